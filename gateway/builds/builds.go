@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -305,7 +306,7 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	if err != nil {
 		return err
 	}
-	if build.Spec.Recipe != nil || states[build.Status.Phase] != "waiting" {
+	if states[build.Status.Phase] != "waiting" {
 		return restapi.ErrBuildStarted
 	}
 	if err := b.o.Store.Allowed(r.Image); err != nil {
@@ -331,6 +332,10 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 			return &restapi.RefusedBuildError{Reason: fmt.Sprintf("steps[%d]: %s", i, store.ErrNoFiles)}
 		}
 	}
+	// A start that failed between its two writes leaves its recipe: the same may be started again.
+	if build.Spec.Recipe != nil && !equality.Semantic.DeepEqual(build.Spec.Recipe, recipe) {
+		return restapi.ErrBuildStarted
+	}
 	if !b.enter(caller.Namespace) {
 		return restapi.ErrBuildLimit
 	}
@@ -340,10 +345,12 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 			b.leave(caller.Namespace)
 		}
 	}()
-	before := build.DeepCopy()
-	build.Spec.Recipe = recipe
-	if err := b.o.API.Patch(ctx, build, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return startError(err)
+	if build.Spec.Recipe == nil {
+		before := build.DeepCopy()
+		build.Spec.Recipe = recipe
+		if err := b.o.API.Patch(ctx, build, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return startError(err)
+		}
 	}
 	record := newRecord(b.o.API, build)
 	if err := record.begin(ctx, b.o.Gateway); err != nil {
@@ -377,6 +384,9 @@ func (b *Builds) leave(namespace string) {
 }
 
 func startError(err error) error {
+	if errors.Is(err, errGivenUp) { // another gateway began it, or it was deleted
+		return restapi.ErrBuildStarted
+	}
 	switch writes.Judge(err) {
 	case writes.Conflict:
 		return restapi.ErrBuildStarted

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (
@@ -22,6 +23,8 @@ const (
 	// writeEvery is the time between two writes of a log that grows, beatEvery between two that
 	// only say that the build goes on.
 	writeEvery, beatEvery = time.Second, 20 * time.Second
+	// settlePause is the time between two tries of a write that must succeed.
+	settlePause = 200 * time.Millisecond
 	// maxMessage bounds the reason of a failure.
 	maxMessage = 4000
 )
@@ -172,15 +175,9 @@ func (r *record) reread(ctx context.Context) error {
 func (r *record) settle(ctx context.Context, change func(*v1alpha1.TemplateBuildStatus)) error {
 	for {
 		err := r.write(ctx, change)
-		if err == nil || errors.Is(err, errGivenUp) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errGivenUp) || !backoff.Sleep(ctx, settlePause) {
 			return err
 		}
-		pause := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
 	}
 }
 

@@ -3,7 +3,6 @@ package builds
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/builds/store"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
 const (
@@ -138,15 +138,11 @@ func (r *runner) startBuilder(ctx context.Context) (*v1alpha1.Sandbox, *corev1.P
 	defer cancel()
 	pool := v1alpha1.BuilderPool(r.build.Name)
 	for !r.o.HasPool(r.caller.Namespace, pool) {
-		pause := time.NewTimer(poolPoll)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !backoff.Sleep(ctx, poolPoll) {
 			return nil, nil, errors.New("the controller has made no pool for the builder; ask its log")
-		case <-pause.C:
 		}
 	}
-	id := "i" + strings.ToLower(rand.Text())[:20]
+	id := restapi.NewID()
 	r.builder = id
 	_, err := r.o.Sandboxes.Create(ctx, restapi.NewSandbox{
 		ID: id, Namespace: r.caller.Namespace, Team: r.caller.Team, KeyID: r.caller.KeyID, Pool: pool,

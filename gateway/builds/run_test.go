@@ -12,8 +12,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/gateway/builds/store"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 )
@@ -253,15 +255,16 @@ func TestBuildsRefuse(t *testing.T) {
 		by     restapi.KeyOwner
 		id     string
 		recipe restapi.Recipe
+		want   string
 	}{
-		"by another":              {other, build.ID, restapi.Recipe{Image: w.image}},
-		"of another ID":           {caller, "x", restapi.Recipe{Image: w.image}},
-		"a base not allowed":      {caller, build.ID, restapi.Recipe{Image: "elsewhere.example/x"}},
-		"a text that is too long": {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run(strings.Repeat("x", maxRecipe+1))}}},
-		"no upload":               {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{{Type: "COPY", Args: []string{"x", "y"}, Files: hash}}}},
+		"by another":              {other, build.ID, restapi.Recipe{Image: w.image}, restapi.ErrNoBuild.Error()},
+		"of another ID":           {caller, "x", restapi.Recipe{Image: w.image}, restapi.ErrNoBuild.Error()},
+		"a base not allowed":      {caller, build.ID, restapi.Recipe{Image: "elsewhere.example/x"}, "fromImage: "},
+		"a text that is too long": {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run(strings.Repeat("x", maxRecipe+1))}}, "steps: their texts"},
+		"no upload":               {caller, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{{Type: "COPY", Args: []string{"x", "y"}, Files: hash}}}, "steps[0]: " + store.ErrNoFiles.Error()},
 	} {
-		if err := w.builds.Start(t.Context(), c.by, build.TemplateID, c.id, c.recipe); err == nil {
-			t.Errorf("start %s", what)
+		if err := w.builds.Start(t.Context(), c.by, build.TemplateID, c.id, c.recipe); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("start %s: %v, want %q", what, err, c.want)
 		}
 	}
 	_, upload, err := w.builds.Files(t.Context(), caller, build.TemplateID, hash)
@@ -302,6 +305,37 @@ func TestBuildsRefuse(t *testing.T) {
 	}
 	if !errors.Is(err, restapi.ErrBuildLimit) {
 		t.Errorf("the limit of builds that are kept: %v", err)
+	}
+}
+
+// A start that fails between the recipe and the status can be repeated, with the same recipe
+// alone, and then runs once.
+func TestStartAgain(t *testing.T) {
+	w := newWorld(t)
+	build := w.request()
+	whole := w.builds.o.API
+	away := interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		return errors.New("the API server is away")
+	}}
+	recipe := restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("make")}}
+	w.builds.o.API = interceptor.NewClient(w.api.(client.WithWatch), away)
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, recipe); err == nil {
+		t.Fatal("it was started")
+	}
+	w.builds.o.API = whole
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("other")}}); !errors.Is(err, restapi.ErrBuildStarted) {
+		t.Errorf("another recipe: %v", err)
+	}
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, recipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, recipe); !errors.Is(err, restapi.ErrBuildStarted) {
+		t.Errorf("a third start: %v", err)
+	}
+	w.settled(build.ID, v1alpha1.BuildStarting)
+	w.builds.Stop()
+	if n := len(w.builder.made); n != 1 || len(w.builds.of) > 0 {
+		t.Errorf("%d builders, and %v still count", n, w.builds.of)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 )
 
@@ -160,9 +162,9 @@ func (s *Server) requestBuild(r *http.Request) (Build, error) {
 
 // buildRequest checks what a client asks for.
 func buildRequest(caller KeyOwner, body *api.TemplateBuildRequest) (BuildRequest, error) {
-	text := stringOf(body.Name)
+	text := ptr.Deref(body.Name, "")
 	if text == "" {
-		text = stringOf(body.Alias)
+		text = ptr.Deref(body.Alias, "")
 	}
 	ref, err := parseReference(text)
 	switch {
@@ -277,9 +279,9 @@ var argsOfStep = map[string]struct{ least, most int }{
 
 // recipeOf checks the body of a start.
 func recipeOf(body *api.TemplateBuildStart) (Recipe, error) {
-	recipe := Recipe{Image: stringOf(body.FromImage), Start: stringOf(body.StartCmd), Ready: stringOf(body.ReadyCmd)}
+	recipe := Recipe{Image: ptr.Deref(body.FromImage, ""), Start: ptr.Deref(body.StartCmd, ""), Ready: ptr.Deref(body.ReadyCmd, "")}
 	switch {
-	case stringOf(body.FromTemplate) != "":
+	case ptr.Deref(body.FromTemplate, "") != "":
 		return Recipe{}, unsupportedField("fromTemplate", "building from a template is not supported; name its image")
 	case recipe.Image == "":
 		return Recipe{}, refuse(http.StatusBadRequest, "fromImage: is required")
@@ -288,11 +290,11 @@ func recipeOf(body *api.TemplateBuildStart) (Recipe, error) {
 		if registry.Type != "registry" {
 			return Recipe{}, unsupportedField("fromImageRegistry.type", "only registries with a user name and a password are supported")
 		}
-		recipe.Username, recipe.Password = stringOf(registry.Username), stringOf(registry.Password)
+		recipe.Username, recipe.Password = ptr.Deref(registry.Username, ""), ptr.Deref(registry.Password, "")
 	}
 	if body.Steps != nil {
 		for i, step := range *body.Steps {
-			one := BuildStep{Type: strings.ToUpper(step.Type), Files: stringOf(step.FilesHash)}
+			one := BuildStep{Type: strings.ToUpper(step.Type), Files: ptr.Deref(step.FilesHash, "")}
 			if step.Args != nil {
 				one.Args = *step.Args
 			}
@@ -381,11 +383,4 @@ func logViews(log []BuildLogEntry) []api.BuildLogEntry {
 		views = append(views, view)
 	}
 	return views
-}
-
-func stringOf(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

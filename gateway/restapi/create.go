@@ -116,7 +116,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 		return nil, err
 	}
 	made := NewSandbox{
-		ID: newID(), Namespace: c.owner.Namespace, Team: c.owner.Team, KeyID: c.owner.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
+		ID: NewID(), Namespace: c.owner.Namespace, Team: c.owner.Team, KeyID: c.owner.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress, Lifetime: timeout,
 	}

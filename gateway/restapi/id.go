@@ -13,8 +13,8 @@ var (
 	generated = regexp.MustCompile(`^i[a-z0-9]{20}(-|$)`)
 )
 
-// newID makes an ID of the generated form with 100 random bits.
-func newID() string { return "i" + strings.ToLower(rand.Text()[:20]) }
+// NewID makes an ID of the generated form with 100 random bits.
+func NewID() string { return "i" + strings.ToLower(rand.Text()[:20]) }
 
 // shortID returns the ID that a client names; false if it is none. What follows
 // the dash of a generated ID is the client ID that old SDKs append. Package

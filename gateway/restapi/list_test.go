@@ -328,7 +328,7 @@ func TestShortID(t *testing.T) {
 			t.Errorf("%q: %q, %v", given, got, ok)
 		}
 	}
-	if a, b := newID(), newID(); a == b || !generated.MatchString(a) || len(a) != 21 {
+	if a, b := NewID(), NewID(); a == b || !generated.MatchString(a) || len(a) != 21 {
 		t.Errorf("new IDs %q and %q", a, b)
 	}
 }

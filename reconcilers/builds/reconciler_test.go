@@ -157,7 +157,7 @@ func TestLife(t *testing.T) {
 	w.setPool("template-"+first, func(s *v1alpha1.SandboxPoolStatus) { s.UnavailableIdle = 0 })
 	if b = w.reconcile(first); b.Status.Phase != v1alpha1.BuildReady || len(b.Status.Tags) != 1 {
 		t.Fatalf("%+v", b.Status)
-	} // who reads that finds the names
+	} // a client that reads that finds the names
 	if got := w.pool("template-" + first).Annotations[v1alpha1.AnnotationAliases]; got != "t,x" {
 		t.Errorf("names %q", got)
 	}

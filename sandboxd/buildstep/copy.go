@@ -290,7 +290,7 @@ func (c *copier) finish() error {
 		if rel == "." {
 			continue
 		}
-		if err := c.root.Chmod(rel, mode|0o100); err != nil { // one that nobody enters is no use to anyone
+		if err := c.root.Chmod(rel, mode|0o100); err != nil { // its owner can enter it whatever the mode says
 			return fmt.Errorf("set the mode of %q: %w", rel, err)
 		}
 	}
