@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -108,13 +107,7 @@ func (b *builder) fetch(ctx context.Context, p v1.Platform, python, dir string) 
 
 // interpreterLayer writes server and packages into a tarball on disk: they are too large to be
 // held in memory.
-func (b *builder) interpreterLayer(packages, file string, media types.MediaType) (layer v1.Layer, err error) {
-	out, err := os.Create(file)
-	if err != nil {
-		return nil, fmt.Errorf("write the code interpreter's layer: %w", err)
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	w := tar.NewWriter(out)
+func (b *builder) interpreterLayer(packages, file string, media types.MediaType) (v1.Layer, error) {
 	entries := []entry{folder("opt", 0o755), folder(interpreterDir, 0o755)}
 	for to, from := range map[string]string{
 		"server/sandlane_interpreter": filepath.Join(b.root, "interpreter", "sandlane_interpreter"), "packages": packages,
@@ -126,14 +119,12 @@ func (b *builder) interpreterLayer(packages, file string, media types.MediaType)
 		entries = append(entries, found...)
 	}
 	entries = append(entries, folder(interpreterDir+"/server", 0o755))
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
-	for _, e := range entries {
-		if err := e.write(w, b.created); err != nil {
-			return nil, fmt.Errorf("put %s into a layer: %w", e.path, err)
-		}
+	out, err := os.Create(file)
+	if err == nil {
+		err = errors.Join(writeTar(out, entries, b.created), out.Close())
 	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end a layer: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("write the code interpreter's layer: %w", err)
 	}
 	return tarball.LayerFromFile(file, tarball.WithMediaType(media))
 }

@@ -30,20 +30,27 @@ func folder(path string, mode int64) entry { return entry{path: path, mode: mode
 // layerOf makes a layer. Its bytes depend on the entries and the time alone.
 // Folders come before what is in them: their names sort first.
 func layerOf(entries []entry, created time.Time, media types.MediaType) (v1.Layer, error) {
-	entries = slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return cmp.Compare(a.path, b.path) })
 	var buffer bytes.Buffer
-	w := tar.NewWriter(&buffer)
-	for _, e := range entries {
-		if err := e.write(w, created); err != nil {
-			return nil, fmt.Errorf("put %s into a layer: %w", e.path, err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end a layer: %w", err)
+	if err := writeTar(&buffer, entries, created); err != nil {
+		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(buffer.Bytes())), nil
 	}, tarball.WithMediaType(media), tarball.WithCompressedCaching)
+}
+
+// writeTar writes a layer's content, sorted.
+func writeTar(to io.Writer, entries []entry, created time.Time) error {
+	w := tar.NewWriter(to)
+	for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return cmp.Compare(a.path, b.path) }) {
+		if err := e.write(w, created); err != nil {
+			return fmt.Errorf("put %s into a layer: %w", e.path, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("end a layer: %w", err)
+	}
+	return nil
 }
 
 func (e entry) write(w *tar.Writer, created time.Time) error {
