@@ -18,8 +18,9 @@ const (
 	sdkTime = 15 * time.Minute
 )
 
-// answered501 is how E2B's SDKs say that an answer had that status.
-var answered501 = regexp.MustCompile(`\b501\b`)
+// answered501 is how the programs say that an SDK was answered with that status: the error's
+// class, and its message, which begins with it.
+var answered501 = regexp.MustCompile(`^\w+: 501: `)
 
 // isSDKCase says whether FEATURE or FEATURE/CASE is one of an SDK's program.
 func isSDKCase(one string) bool {
@@ -40,17 +41,10 @@ func (r *run) sdk(stopped context.Context, s sdk.SDK, tell func(Result)) {
 	}
 	ctx, cancel := context.WithTimeout(stopped, sdkTime)
 	defer cancel()
-	became := map[string]Result{}
+	became := map[string]bool{}
 	report := func(got sdk.Result) {
-		one := Result{Feature: sdkFeature, Case: got.Name, With: s.String(), Verdict: Works, Source: "SDK " + s.String(), Millis: int64(got.MS)}
-		if !got.OK {
-			one.Verdict, one.Why = Wrong, got.Error
-			if answered501.MatchString(got.Error) {
-				one.Verdict = Refused
-			}
-		}
-		became[got.Name] = one
-		tell(one)
+		became[got.Name] = true
+		tell(resultOf(s, got))
 	}
 	var err error
 	if len(names) > 0 {
@@ -60,7 +54,7 @@ func (r *run) sdk(stopped context.Context, s sdk.SDK, tell func(Result)) {
 		})
 	}
 	for _, c := range sdk.Cases {
-		if _, done := became[c.Name]; done || !slices.Contains(wanted, c.Name) {
+		if became[c.Name] || !slices.Contains(wanted, c.Name) {
 			continue
 		}
 		one := Result{Feature: sdkFeature, Case: c.Name, With: s.String(), Verdict: NotTried, Source: "SDK " + s.String()}
@@ -76,4 +70,16 @@ func (r *run) sdk(stopped context.Context, s sdk.SDK, tell func(Result)) {
 		}
 		tell(one)
 	}
+}
+
+// resultOf judges what a program printed of a case.
+func resultOf(s sdk.SDK, got sdk.Result) Result {
+	one := Result{Feature: sdkFeature, Case: got.Name, With: s.String(), Verdict: Works, Source: "SDK " + s.String(), Millis: int64(got.MS)}
+	if !got.OK {
+		one.Verdict, one.Why = Wrong, got.Error
+		if answered501.MatchString(got.Error) {
+			one.Verdict = Refused
+		}
+	}
+	return one
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -77,6 +78,8 @@ func (s SDK) Run(ctx context.Context, o Options) (said string, err error) {
 		}
 		o.Tell(r)
 	}
+	// After a line that is too long the rest is read all the same: the program would wait.
+	_, _ = io.Copy(io.Discard, out)
 	err = errors.Join(lines.Err(), cmd.Wait())
 	if err != nil {
 		err = fmt.Errorf("run %s: %w", s, err)
