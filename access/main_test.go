@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -85,7 +84,7 @@ var limited = func() func(t *testing.T) access.Options {
 			// The API server compiles new policies within a moment or two.
 			refused := func(p access.Process, all map[string]client.Object) {
 				for name, obj := range all {
-					kubetest.Eventually(t, time.Minute, fmt.Sprintf("the policy of %s for the %s", name, p), func() error {
+					kubetest.Eventually(t, fmt.Sprintf("the policy of %s for the %s", name, p), func() error {
 						err := as(t, o, p).Create(t.Context(), obj, client.DryRunAll)
 						if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 							return nil

@@ -3,7 +3,6 @@ package access_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -143,7 +142,7 @@ func bare(t *testing.T) string {
 func untilPolicies(t *testing.T, writes []deed) {
 	t.Helper()
 	for _, d := range writes {
-		kubetest.Eventually(t, time.Minute, "the policy against: "+d.what, func() error {
+		kubetest.Eventually(t, "the policy against: "+d.what, func() error {
 			if err := d.try(t, "kube-public"); !apierrors.IsForbidden(err) {
 				return fmt.Errorf("it is not forbidden: %w", err)
 			}
@@ -163,7 +162,7 @@ func TestPoolNamespacesGoByTheirLabel(t *testing.T) {
 	for _, obj := range access.Bindings(o, bound) {
 		create(t, kubetest.Client(t), obj)
 	}
-	kubetest.Eventually(t, time.Minute, "the bindings", func() error {
+	kubetest.Eventually(t, "the bindings", func() error {
 		for _, d := range reads {
 			if err := d.try(t, bound); apierrors.IsForbidden(err) {
 				return err
@@ -225,7 +224,7 @@ func TestWhatIsThereEndsWithoutTheLabel(t *testing.T) {
 	if err := patched(t, admin, off, `{"metadata":{"labels":{"sandlane.dev/pools":null}}}`); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, time.Minute, "the API server to see the label gone", func() error {
+	kubetest.Eventually(t, "the API server to see the label gone", func() error {
 		if err := controller.Create(t.Context(), intruder(ns), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("making a pod: %w", err)
 		}

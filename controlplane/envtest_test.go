@@ -49,7 +49,7 @@ func startReal(t *testing.T, r interface{ Start(context.Context) error }) (stop 
 
 func eventually(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	kubetest.Eventually(t, 20*time.Second, what, func() error {
+	kubetest.Eventually(t, what, func() error {
 		if ready() {
 			return nil
 		}

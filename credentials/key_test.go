@@ -243,7 +243,7 @@ func TestRelistReadsTheKeysAnew(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	v.Relist()
-	kubetest.Eventually(t, 5*time.Second, "the new key is known", func() error {
+	kubetest.Eventually(t, "the new key is known", func() error {
 		_, err := v.Verify(ctx, key)
 		return err
 	})

@@ -131,14 +131,14 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 5*time.Second, "a new key is known", func() error {
+	kubetest.Eventually(t, "a new key is known", func() error {
 		_, err := v.Verify(t.Context(), late)
 		return err
 	})
 	if err := store.Revoke(t.Context(), created.ID); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 5*time.Second, "a revoked key is refused", func() error {
+	kubetest.Within(t, 5*time.Second, "a revoked key is refused", func() error {
 		if _, err := v.Verify(t.Context(), late); !errors.Is(err, ErrBadKey) {
 			return errors.New("still accepted")
 		}
@@ -154,7 +154,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 		}
 		return nil
 	}
-	kubetest.Eventually(t, 5*time.Second, "the key of a namespace that is gone is refused", refused)
+	kubetest.Within(t, 5*time.Second, "the key of a namespace that is gone is refused", refused)
 	if err := kubetest.Client(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 5*time.Second, "a key of the new namespace of that name is known", func() error {
+	kubetest.Eventually(t, "a key of the new namespace of that name is known", func() error {
 		_, err := v.Verify(t.Context(), again)
 		return err
 	})

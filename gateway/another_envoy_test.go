@@ -37,7 +37,7 @@ func TestAnotherEnvoyAtTheStop(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- g.run(ctx) }()
-	kubetest.Eventually(t, time.Minute, "the gateway to serve", func() error {
+	kubetest.Eventually(t, "the gateway to serve", func() error {
 		if !g.ready() {
 			return errors.New("not ready")
 		}
@@ -55,7 +55,7 @@ func TestAnotherEnvoyAtTheStop(t *testing.T) {
 	}
 
 	cancel()
-	kubetest.Eventually(t, time.Minute, "the stop to go on without its Envoy", func() error {
+	kubetest.Eventually(t, "the stop to go on without its Envoy", func() error {
 		c, err := net.Dial("unix", o.path(APISocket))
 		if err == nil {
 			_ = c.Close()

@@ -66,11 +66,11 @@ func TestStartBeforeTheAPIServer(t *testing.T) {
 		}
 	}
 	for range 20 { // longer than its first tries
-		kubetest.Eventually(t, time.Minute, "the gateway to say that it is not ready", want(http.StatusServiceUnavailable))
+		kubetest.Eventually(t, "the gateway to say that it is not ready", want(http.StatusServiceUnavailable))
 		<-time.After(50 * time.Millisecond)
 	}
 	relay(t, api, server.Host)
-	kubetest.Eventually(t, time.Minute, "the gateway to be ready", want(http.StatusOK))
+	kubetest.Eventually(t, "the gateway to be ready", want(http.StatusOK))
 }
 
 // No token is valid before the seed is known.

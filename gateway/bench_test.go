@@ -49,7 +49,7 @@ func BenchmarkFirstRequest(b *testing.B) {
 			way := &ways[(round+k)%len(ways)] // each begins as often as the others
 			b.StopTimer()
 			w.pod(way.pool, "127.0.0.1", nil)
-			kubetest.Eventually(b, time.Minute, "the gateway to see the pod", func() error {
+			kubetest.Eventually(b, "the gateway to see the pod", func() error {
 				if s, ok := g.set.Get(w.ns, way.pool); !ok || !s.Spare() {
 					return errors.New("it does not")
 				}

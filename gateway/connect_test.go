@@ -57,7 +57,7 @@ func TestUnreachableSandboxTakesNoOthersStreams(t *testing.T) {
 			const streams, clients = 1000, 1600
 			w := newCrowd(t, streams, false)
 			other, greedy, to := w.route("other", 9), w.route("greedy", 1), port(t)
-			kubetest.Eventually(t, 20*time.Second, "a hit", func() error { return w.hit(other) })
+			kubetest.Eventually(t, "a hit", func() error { return w.hit(other) })
 			connections := make([]*http.Client, clients/100)
 			for i := range connections {
 				connections[i] = w.client(t.Context())

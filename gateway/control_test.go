@@ -49,7 +49,7 @@ func TestControlPlaneBetweenPods(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	kubetest.Eventually(t, time.Minute, "the gateway's lease", func() error {
+	kubetest.Eventually(t, "the gateway's lease", func() error {
 		var lease coordinationv1.Lease
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "tcp"}, &lease); err != nil {
 			return err

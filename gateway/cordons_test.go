@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,7 @@ func TestCordonedNodesAreListed(t *testing.T) {
 	}
 	sees := func(want bool) {
 		t.Helper()
-		kubetest.Eventually(t, 10*time.Second, "the API server's memory to have it", func() error { return watch.sees(t, down.Name, want, &told) })
+		kubetest.Eventually(t, "the API server's memory to have it", func() error { return watch.sees(t, down.Name, want, &told) })
 		if told[up.Name] {
 			t.Errorf("told %v", told)
 		}

@@ -70,7 +70,7 @@ func TestTemplateOfAnAdoptedPool(t *testing.T) {
 	if err := w.c.Create(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 10*time.Second, "the index to show the env", func() error {
+	kubetest.Eventually(t, "the index to show the env", func() error {
 		if _, ok := g.index.Env(w.ns, "py"); !ok {
 			return errors.New("not there")
 		}

@@ -40,7 +40,7 @@ func TestStartAndStop(t *testing.T) {
 	}()
 	httpClient := &http.Client{Timeout: 5 * time.Second}
 	defer httpClient.CloseIdleConnections()
-	kubetest.Eventually(t, time.Minute, "the gateway to be ready", func() error {
+	kubetest.Eventually(t, "the gateway to be ready", func() error {
 		select {
 		case err := <-done:
 			t.Fatalf("the gateway ended: %v", err)
@@ -116,7 +116,7 @@ func TestLeaseStaysWithEnvoy(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			go func() { done <- g.run(ctx) }()
-			kubetest.Eventually(t, time.Minute, "the lease to be held", func() error {
+			kubetest.Eventually(t, "the lease to be held", func() error {
 				if !g.member.Held() {
 					return errors.New("not held")
 				}

@@ -119,7 +119,7 @@ func TestWakeOfWhatHasLostItsPod(t *testing.T) {
 	}
 	w.resumes()
 	g, d := w.gateways[0], w.next("sha256:1")
-	kubetest.Eventually(t, 20*time.Second, "the index to show that requests resume it", func() error {
+	kubetest.Eventually(t, "the index to show that requests resume it", func() error {
 		if a := g.index.Resolve(w.id); a.State != index.Paused || !a.Resumes {
 			return fmt.Errorf("%+v", a)
 		}

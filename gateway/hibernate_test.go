@@ -40,7 +40,7 @@ func TestHibernateAndResume(t *testing.T) {
 		t.Errorf("checkpoints: %+v", all)
 	}
 	for i, g := range w.gateways {
-		kubetest.Eventually(t, 20*time.Second, "gateway to see it", func() error {
+		kubetest.Eventually(t, "gateway to see it", func() error {
 			if a := g.lookup(w.id); a != extproc.IDPaused || g.cache.Get(w.id) != nil {
 				return fmt.Errorf("gateway %d: it is %v, its route is %v", i, a, g.cache.Get(w.id))
 			}
@@ -67,7 +67,7 @@ func TestHibernateAndResume(t *testing.T) {
 		t.Errorf("restored %q, initialised with %+v", d.filesCalls.restored, d.calls())
 	}
 	for i, g := range w.gateways {
-		kubetest.Eventually(t, 20*time.Second, "a route", func() error {
+		kubetest.Eventually(t, "a route", func() error {
 			if err := g.activate(t, w.world, w.id, "resting"); err != nil || g.cache.Get(w.id) == nil {
 				return fmt.Errorf("gateway %d: %w, %v", i, err, g.cache.Get(w.id))
 			}
@@ -244,7 +244,7 @@ func TestHibernationThatFails(t *testing.T) {
 	const reads = 2 * time.Second // longer than the second to which an end is rounded up
 	w.first.filesCalls.archive = func() {
 		begun := time.Now()
-		kubetest.Eventually(t, time.Minute, "its files to be read", func() error {
+		kubetest.Eventually(t, "its files to be read", func() error {
 			if read := time.Since(begun); read < reads {
 				return fmt.Errorf("they have been read for %s", read)
 			}
@@ -294,7 +294,7 @@ func (w *world) poolPauses(g *gateway, name string, mode v1alpha1.PauseMode) {
 	if err := w.c.Update(w.t.Context(), pool); err != nil {
 		w.t.Fatal(err)
 	}
-	kubetest.Eventually(w.t, 20*time.Second, "the gateway to see the pool", func() error {
+	kubetest.Eventually(w.t, "the gateway to see the pool", func() error {
 		seen, _ := g.index.Pool(w.ns, name)
 		for _, m := range []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate} {
 			if v1alpha1.AllowsPause(seen.Spec, m) != (m == mode) {

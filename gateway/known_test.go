@@ -66,7 +66,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 	if err := (activator{Activator: one.activator}).Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 10*time.Second, "the index to show the pod", func() error {
+	kubetest.Eventually(t, "the index to show the pod", func() error {
 		if a := two.index.Resolve(id); a.State != index.Running {
 			return activation.ErrNotReady
 		}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
@@ -23,7 +22,7 @@ func TestNamedSandboxIsShownByReach(t *testing.T) {
 		w.pool(pool, v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
 			p.Spec.FirstRequest = &v1alpha1.FirstRequest{Access: v1alpha1.AccessAPIKey, Reach: c.reach}
 		})
-		kubetest.Eventually(t, 10*time.Second, "the index to show the pool", func() error {
+		kubetest.Eventually(t, "the index to show the pool", func() error {
 			if _, ok := g.index.Pool(w.ns, pool); !ok {
 				return errors.New("not there")
 			}

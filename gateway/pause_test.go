@@ -30,7 +30,7 @@ func made(t *testing.T) (w *world, d *sandboxd, g, other *gateway, id string) {
 	if _, err := g.create(t, n); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 20*time.Second, "the other gateway to see it run", func() error {
+	kubetest.Eventually(t, "the other gateway to see it run", func() error {
 		if a := other.index.Resolve(n.ID); a.State != index.Running {
 			return fmt.Errorf("it is %s", a.State)
 		}
@@ -68,7 +68,7 @@ func TestPauseAndResume(t *testing.T) {
 	if a := g.lookup(id); a != extproc.IDPaused || g.cache.Get(id) != nil {
 		t.Errorf("the gateway that paused it says %v, its route is %v", a, g.cache.Get(id))
 	}
-	kubetest.Eventually(t, 20*time.Second, "the other gateway to see it", func() error {
+	kubetest.Eventually(t, "the other gateway to see it", func() error {
 		if a := other.lookup(id); a != extproc.IDPaused {
 			return fmt.Errorf("it is %v", a)
 		}
@@ -102,7 +102,7 @@ func TestPauseAndResume(t *testing.T) {
 	// it routes.
 	for what, g := range map[string]*gateway{"this gateway": g, "the other": other} {
 		asks := map[bool]int{true: 1, false: 0}[what == "this gateway"]
-		kubetest.Eventually(t, 20*time.Second, what+" to see it", func() error {
+		kubetest.Eventually(t, what+" to see it", func() error {
 			if a := g.lookup(id); a != extproc.IDStarting {
 				return fmt.Errorf("it is %v", a)
 			}
@@ -139,7 +139,7 @@ func TestAwakeByStatus(t *testing.T) {
 	}
 	see := func(want extproc.Availability) {
 		t.Helper()
-		kubetest.Eventually(t, 20*time.Second, "the gateway to see it", func() error {
+		kubetest.Eventually(t, "the gateway to see it", func() error {
 			if a := g.lookup(id); a != want {
 				return fmt.Errorf("it is %v", a)
 			}
@@ -339,7 +339,7 @@ func TestPauseOfThePool(t *testing.T) {
 	if err := g.api.sandboxes.Pause(ctx, w.ns, first, true); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 20*time.Second, "the gateway to see it", func() error {
+	kubetest.Eventually(t, "the gateway to see it", func() error {
 		if n := g.index.Paused(w.ns, "resting"); n != 1 {
 			return fmt.Errorf("%d are paused", n)
 		}
@@ -358,7 +358,7 @@ func TestPauseOfThePool(t *testing.T) {
 	if s := w.sandbox(first); s.Spec.Paused || s.Spec.Timeouts.EndAt != nil {
 		t.Errorf("resumed: %+v", s.Spec)
 	}
-	kubetest.Eventually(t, 20*time.Second, "the gateway to see that none is paused", func() error {
+	kubetest.Eventually(t, "the gateway to see that none is paused", func() error {
 		if n := g.index.Paused(w.ns, "resting"); n != 0 {
 			return fmt.Errorf("%d are paused", n)
 		}

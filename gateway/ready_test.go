@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +50,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 // it has initialised it, which it then has times times in all.
 func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, 10*time.Second, "the index to show the pod", func() error {
+	kubetest.Eventually(w.t, "the index to show the pod", func() error {
 		if a := g.index.Resolve(id); a.State != index.Running {
 			return activation.ErrNotReady
 		}
@@ -178,7 +177,7 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 		refusals := &errorCount{Handler: slog.DiscardHandler}
 		w.log = slog.New(refusals)
 		g := w.gateway()
-		kubetest.Eventually(t, 10*time.Second, "the index to show the pod", func() error {
+		kubetest.Eventually(t, "the index to show the pod", func() error {
 			if a := g.index.Resolve(id); a.State != index.Running {
 				return activation.ErrNotReady
 			}

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +59,7 @@ func (w *world) adopt(g *gateway, pool string) {
 	if err := w.c.Create(w.t.Context(), e); err != nil {
 		w.t.Fatal(err)
 	}
-	kubetest.Eventually(w.t, 20*time.Second, "the index to show the env", func() error {
+	kubetest.Eventually(w.t, "the index to show the env", func() error {
 		if _, ok := g.index.Env(w.ns, pool); !ok {
 			return errors.New("not there")
 		}
@@ -133,7 +132,7 @@ func TestPausesOfEnvs(t *testing.T) {
 			})
 		}
 		w.pod(name+"-0", w.sandboxd().addr, nil)
-		kubetest.Eventually(t, 20*time.Second, "the index to show the members", func() error {
+		kubetest.Eventually(t, "the index to show the members", func() error {
 			if n := len(g.index.Members(w.ns, name)); n != len(c.members) {
 				return fmt.Errorf("it shows %d", n)
 			}
@@ -215,7 +214,7 @@ func TestPauseOfWhatIsPaused(t *testing.T) {
 	if err := w.c.Update(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 20*time.Second, "the gateway to see the pool's modes", func() error {
+	kubetest.Eventually(t, "the gateway to see the pool's modes", func() error {
 		if p, _ := g.index.Pool(w.ns, "resting"); v1alpha1.AllowsPause(p.Spec, v1alpha1.PauseFreeze) {
 			return errors.New("it allows Freeze")
 		}
@@ -225,7 +224,7 @@ func TestPauseOfWhatIsPaused(t *testing.T) {
 	if err := w.c.Delete(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 20*time.Second, "the gateway to see that the pool is gone", func() error {
+	kubetest.Eventually(t, "the gateway to see that the pool is gone", func() error {
 		if _, there := g.index.Pool(w.ns, "resting"); there {
 			return errors.New("it is there")
 		}

@@ -34,7 +34,7 @@ func TestARestoredEtcd(t *testing.T) {
 	p.Backup(t)
 	knows := func(id string, want index.State) {
 		t.Helper()
-		kubetest.Eventually(t, time.Minute, fmt.Sprintf("%s to be %v", id, want), func() error {
+		kubetest.Eventually(t, fmt.Sprintf("%s to be %v", id, want), func() error {
 			if got := g.index.Resolve(id).State; got != want || !g.member.Held() {
 				return fmt.Errorf("it is %v, lease held %v", got, g.member.Held())
 			}
@@ -53,7 +53,7 @@ func TestARestoredEtcd(t *testing.T) {
 	}
 	last := w.pod("base", "10.0.0.9", nil) // the pod watch comes so far
 	knows("lost", index.NoPod)
-	kubetest.Eventually(t, time.Minute, "the pod to be seen", func() error {
+	kubetest.Eventually(t, "the pod to be seen", func() error {
 		rv := strconv.FormatUint(g.index.PodRV(), 10)
 		if order, err := resourceversion.CompareResourceVersion(rv, last.ResourceVersion); err != nil || order < 0 {
 			return fmt.Errorf("at %s of %s", rv, last.ResourceVersion)

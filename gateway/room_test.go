@@ -129,7 +129,7 @@ func (w *crowd) startEnvoy(bin string, o envoy.Options) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	admin := envoy.Admin{Socket: w.g.o.path(EnvoyAdminSocket)}
-	kubetest.Eventually(t, 20*time.Second, "Envoy", func() error { return admin.Ready(t.Context()) })
+	kubetest.Eventually(t, "Envoy", func() error { return admin.Ready(t.Context()) })
 }
 
 // route gives a sandbox of a namespace a route to the pods' server, by an address of its own.
@@ -232,9 +232,9 @@ func TestOneNamespaceTakesNoOthersStreams(t *testing.T) {
 				}
 				return nil
 			}
-			kubetest.Eventually(t, 20*time.Second, "a hit", hit)
+			kubetest.Eventually(t, "a hit", hit)
 			if tc.fast {
-				kubetest.Eventually(t, 20*time.Second, "Envoy to answer by itself", func() error {
+				kubetest.Eventually(t, "Envoy to answer by itself", func() error {
 					if err := hit(); err != nil || w.g.fast.Answered() > 0 {
 						return err
 					}
@@ -247,7 +247,7 @@ func TestOneNamespaceTakesNoOthersStreams(t *testing.T) {
 			}
 			answers, stop := w.flood(tc.flood, "/slow", ids...)
 			defer stop()
-			kubetest.Eventually(t, 60*time.Second, "the flood", func() error {
+			kubetest.Eventually(t, "the flood", func() error {
 				if err := hit(); err != nil {
 					t.Errorf("another tenant's hit, with %d open: %v", w.open.Load(), err)
 				}
@@ -288,7 +288,7 @@ func TestParkedRequestsTakeNothingFromOthers(t *testing.T) {
 			}
 			answers, stop := w.flood(tc.flood, "/", ids...)
 			defer stop()
-			kubetest.Eventually(t, 60*time.Second, "the flood", func() error {
+			kubetest.Eventually(t, "the flood", func() error {
 				if n := answers(429) + answers(503) + answers(0) + w.g.room.Taken(); n < tc.flood {
 					return fmt.Errorf("%d are answered or wait", n)
 				}

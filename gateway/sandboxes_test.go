@@ -233,7 +233,7 @@ func TestKeptListFollows(t *testing.T) {
 	}
 	known := func(what string, is func(index.Life) bool) {
 		t.Helper()
-		kubetest.Eventually(t, 10*time.Second, "the index to know what "+what, func() error {
+		kubetest.Eventually(t, "the index to know what "+what, func() error {
 			if l := g.index.Life(ids[what]); !is(l) {
 				return fmt.Errorf("it says %+v", l)
 			}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +24,7 @@ func TestTokensOfAnEarlierSandboxOfTheName(t *testing.T) {
 		d := w.ready()
 		r := w.request(id, "base")
 		r.New = true
-		kubetest.Eventually(t, 10*time.Second, "the name to be free and claimed", func() error {
+		kubetest.Eventually(t, "the name to be free and claimed", func() error {
 			return (activator{Activator: one.activator}).Activate(t.Context(), r)
 		})
 		s := w.sandbox(id)

@@ -120,7 +120,7 @@ func (w *world) gatewayWith(cfg *rest.Config, change ...func(*Options)) *gateway
 		}
 		_ = os.RemoveAll(dir)
 	})
-	kubetest.Eventually(w.t, time.Minute, "the gateway to be ready", func() error {
+	kubetest.Eventually(w.t, "the gateway to be ready", func() error {
 		if !g.ready() {
 			return fmt.Errorf("held %v, index %v, keys %v", g.member.Held(), g.index.Synced(), g.keys.Synced())
 		}

@@ -29,7 +29,7 @@ func TestAdoptionUnderTheGarbageCollector(t *testing.T) {
 // gone waits until the garbage collector, or the object's own reconciler, has let it go.
 func (w *world) gone(o client.Object) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, 2*soon, o.GetName()+" to be gone", func() error {
+	kubetest.Eventually(w.t, o.GetName()+" to be gone", func() error {
 		err := w.c.Get(w.t.Context(), client.ObjectKeyFromObject(o), o)
 		if err == nil {
 			return fmt.Errorf("it is there, finalizers %v", o.GetFinalizers())
@@ -96,7 +96,7 @@ func (w *world) envGoesWithItsPools(policy client.PropagationPolicy) {
 	w.delete(e, policy)
 	w.gone(p)
 	w.gone(e)
-	kubetest.Eventually(w.t, soon, "its pods to go", func() error {
+	kubetest.Eventually(w.t, "its pods to go", func() error {
 		if n := len(w.pods(pool, "")); n > 0 {
 			return fmt.Errorf("%d are there", n)
 		}

@@ -80,7 +80,7 @@ func replicasOf(e *v1alpha1.SandboxEnv, member int) int32 {
 func (w *world) awaitReplicas(env string, want int32) {
 	w.t.Helper()
 	e := w.getEnv(env)
-	kubetest.Eventually(w.t, soon, fmt.Sprintf("%d replicas", want), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("%d replicas", want), func() error {
 		if got := replicasOf(w.getEnv(env), 0); got != want {
 			return fmt.Errorf("the env asks for %d", got)
 		}
@@ -97,7 +97,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 	w.env("e", member("a", 1))
 	w.changeEnv("e", autoscaled)
 	for range 8 {
-		kubetest.Eventually(t, soon, "an idle pod", func() error {
+		kubetest.Eventually(t, "an idle pod", func() error {
 			if len(w.pods("a", v1alpha1.PodIdle)) == 0 {
 				return errors.New("none")
 			}
@@ -107,7 +107,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 	}
 	w.awaitReplicas("e", 2)
 	w.await("a", v1alpha1.PodIdle, 2)
-	kubetest.Eventually(t, soon, "bookkeeping", func() error {
+	kubetest.Eventually(t, "bookkeeping", func() error {
 		a := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }).Status.AutoScaling
 		if a == nil || a.LastScaleUpTime == nil || a.LastScaleUpAttemptResult != v1alpha1.ScaleUpEnough {
 			return fmt.Errorf("%+v", a)
@@ -122,7 +122,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitPool("a", "stamped back", func(p *v1alpha1.SandboxPool) bool { return p.Spec.Replicas == 2 && p.Generation > pool.Generation })
-	kubetest.Eventually(t, soon, "Events", func() error {
+	kubetest.Eventually(t, "Events", func() error {
 		if told := w.eventsOfEnv("e"); told["ScaledUp"] == 0 || told["PoolUpdated"] == 0 {
 			return fmt.Errorf("%v", told)
 		}
@@ -139,7 +139,7 @@ func TestAutoscalerFollowsDemand(t *testing.T) {
 	if n := len(w.pods("a", v1alpha1.PodRunning)); n != 8 {
 		t.Errorf("%d running pods, want 8", n)
 	}
-	kubetest.Eventually(t, soon, "Events", func() error {
+	kubetest.Eventually(t, "Events", func() error {
 		if told := w.eventsOfEnv("e"); told["ScaleDownStarted"] == 0 || told["ScaleDownCompleted"] == 0 {
 			return fmt.Errorf("%v", told)
 		}
@@ -154,7 +154,7 @@ func TestAutoscalingOff(t *testing.T) {
 	w.env("e", member("a", 1))
 	w.await("a", v1alpha1.PodIdle, 1)
 	w.changeEnv("e", func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = ptr.To[int32](0) })
-	kubetest.Eventually(t, soon, "idle zero noted", func() error {
+	kubetest.Eventually(t, "idle zero noted", func() error {
 		if a := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }).Status.AutoScaling; a == nil || a.IdleZeroSince == nil {
 			return fmt.Errorf("%+v", a)
 		}
@@ -197,7 +197,7 @@ func TestMemberThatCannotGrow(t *testing.T) {
 	}
 	is := replicasOf(w.getEnv("e"), 0)
 	never(t, 3*time.Second, "a saturated member grew", func() bool { return replicasOf(w.getEnv("e"), 0) != is })
-	kubetest.Eventually(t, soon, "an Event", func() error {
+	kubetest.Eventually(t, "an Event", func() error {
 		if told := w.eventsOfEnv("e"); told["Saturated"] != 1 {
 			return fmt.Errorf("%v", told)
 		}
@@ -212,7 +212,7 @@ func TestReplicasChangedMeanwhile(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.options.Demand = d })
 	w.env("e", member("a", 1))
 	w.awaitMember("e", "local", "a", v1alpha1.MemberActive)
-	kubetest.Eventually(t, soon, "the pool to say what waits", func() error {
+	kubetest.Eventually(t, "the pool to say what waits", func() error {
 		if p := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }); p.Status.WaitingClaims != 20 {
 			return fmt.Errorf("%d", p.Status.WaitingClaims)
 		}
@@ -286,7 +286,7 @@ func TestControllerDiesBetweenTheWrites(t *testing.T) {
 	w.env("e", member("a", 1))
 	w.awaitMember("e", "local", "a", v1alpha1.MemberActive)
 	w.changeEnv("e", autoscaled)
-	kubetest.Eventually(t, soon, "a step noted", func() error {
+	kubetest.Eventually(t, "a step noted", func() error {
 		if a := w.awaitPool("a", "there", func(*v1alpha1.SandboxPool) bool { return true }).Status.AutoScaling; a == nil || a.LastScaleUpTime == nil {
 			return fmt.Errorf("%+v", a)
 		}

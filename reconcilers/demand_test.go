@@ -69,7 +69,7 @@ func TestPoolServesWaitingClaims(t *testing.T) {
 					d.ids[names[i]] = true
 				}
 			})
-			kubetest.Eventually(t, soon, "the status to say what waits", func() error {
+			kubetest.Eventually(t, "the status to say what waits", func() error {
 				if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 					return err
 				}
@@ -79,7 +79,7 @@ func TestPoolServesWaitingClaims(t *testing.T) {
 				return nil
 			})
 			for _, name := range names {
-				kubetest.Eventually(t, soon, "an idle pod", func() error {
+				kubetest.Eventually(t, "an idle pod", func() error {
 					idle := w.pods("p", v1alpha1.PodIdle)
 					if len(idle) == 0 {
 						return fmt.Errorf("%d pods in all", len(w.pods("p", "")))
@@ -92,7 +92,7 @@ func TestPoolServesWaitingClaims(t *testing.T) {
 			}
 			w.await("p", v1alpha1.PodRunning, n)
 			w.await("p", v1alpha1.PodIdle, int(replicas))
-			kubetest.Eventually(t, soon, "the status to say that none waits", func() error {
+			kubetest.Eventually(t, "the status to say that none waits", func() error {
 				if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 					return err
 				}
@@ -131,7 +131,7 @@ func TestNoteOfWaitingClaimsIsTakenAway(t *testing.T) {
 	if err := w.c.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "the note to go", func() error {
+	kubetest.Eventually(t, "the note to go", func() error {
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 			return err
 		}

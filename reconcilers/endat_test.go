@@ -40,7 +40,7 @@ func TestExtendedSandboxIsNotEnded(t *testing.T) {
 	w.await("p", v1alpha1.PodIdle, 1)
 	at := metav1.NewTime(time.Now().Add(time.Second))
 	s, _ := w.claim("p", v1alpha1.PodRunning, func(s *v1alpha1.Sandbox) { s.Spec.Timeouts.EndAt = &at })
-	kubetest.Eventually(t, soon, "the extension to be seen", func() error {
+	kubetest.Eventually(t, "the extension to be seen", func() error {
 		now := w.sandbox(s.Name)
 		if !extended.Load() || now.Status.Phase != v1alpha1.SandboxRunning {
 			return fmt.Errorf("extended %v, phase %q", extended.Load(), now.Status.Phase)

@@ -85,14 +85,14 @@ func TestRemovedMemberDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitGone(pod)
-	kubetest.Eventually(t, soon, "the drained pool gone", func() error {
+	kubetest.Eventually(t, "the drained pool gone", func() error {
 		err := w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "a"}, &v1alpha1.SandboxPool{})
 		if err == nil {
 			return errors.New("it is there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-	kubetest.Eventually(t, soon, "the status", func() error {
+	kubetest.Eventually(t, "the status", func() error {
 		for _, m := range w.getEnv("e").Status.Clusters[0].ObservedMembers {
 			if m.Name == "a" {
 				return fmt.Errorf("a drained member is still shown: %+v", m)
@@ -119,14 +119,14 @@ func TestTwoClusters(t *testing.T) {
 	w.await("a", v1alpha1.PodIdle, 1)
 	w.awaitMember("e", "local", "a", v1alpha1.MemberActive)
 	w.awaitMember("e", "b", "far", v1alpha1.MemberActive)
-	kubetest.Eventually(t, soon, "an idle pod in the status", func() error {
+	kubetest.Eventually(t, "an idle pod in the status", func() error {
 		if s := w.getEnv("e").Status; s.Idle != 1 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 	// Both look at the env, and come to agree.
-	kubetest.Eventually(t, soon, "three looks of two controllers without a write", func() error {
+	kubetest.Eventually(t, "three looks of two controllers without a write", func() error {
 		before := writes.Load()
 		for i := range 3 {
 			w.touch("a", fmt.Sprint(before, i))

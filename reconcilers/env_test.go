@@ -81,7 +81,7 @@ func (w *world) env(name string, members ...v1alpha1.EnvMember) *v1alpha1.Sandbo
 // changeEnv changes an env as it is now.
 func (w *world) changeEnv(name string, change func(*v1alpha1.SandboxEnv)) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, soon, "changed env", func() error {
+	kubetest.Eventually(w.t, "changed env", func() error {
 		e := w.getEnv(name)
 		change(e)
 		return w.c.Update(w.t.Context(), e)
@@ -101,7 +101,7 @@ func (w *world) getEnv(name string) *v1alpha1.SandboxEnv {
 func (w *world) awaitPool(name, what string, ok func(*v1alpha1.SandboxPool) bool) *v1alpha1.SandboxPool {
 	w.t.Helper()
 	p := &v1alpha1.SandboxPool{}
-	kubetest.Eventually(w.t, soon, "pool "+name+" "+what, func() error {
+	kubetest.Eventually(w.t, "pool "+name+" "+what, func() error {
 		p = &v1alpha1.SandboxPool{}
 		if err := w.c.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, p); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (w *world) awaitPool(name, what string, ok func(*v1alpha1.SandboxPool) bool
 func (w *world) awaitMember(env, cluster, name string, state v1alpha1.MemberState) v1alpha1.ObservedMember {
 	w.t.Helper()
 	var found v1alpha1.ObservedMember
-	kubetest.Eventually(w.t, soon, fmt.Sprintf("member %s of %s is %q", name, env, state), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("member %s of %s is %q", name, env, state), func() error {
 		e := &v1alpha1.SandboxEnv{}
 		if err := w.c.Get(w.t.Context(), client.ObjectKey{Namespace: w.ns, Name: env}, e); err != nil {
 			return err
@@ -152,7 +152,7 @@ func TestEnvMakesItsPools(t *testing.T) {
 		t.Errorf("pool %+v", pool)
 	}
 	w.await("a", v1alpha1.PodIdle, 2)
-	kubetest.Eventually(t, soon, "status", func() error {
+	kubetest.Eventually(t, "status", func() error {
 		s := w.getEnv("e").Status
 		if s.Members != 2 || s.Idle != 2 || len(s.ScalingGroups) != 1 || s.ScalingGroups[0].Desired != 2 || s.ObservedGeneration != 1 ||
 			!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.EnvConditionReady) || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.EnvConditionTemplateConsistent) {
@@ -193,7 +193,7 @@ func TestEnvMakesItsPools(t *testing.T) {
 	before, seen := writes.Load(), looks.Load()
 	for i := range 5 {
 		w.touch("b", fmt.Sprint(i))
-		kubetest.Eventually(t, soon, "a look", func() error {
+		kubetest.Eventually(t, "a look", func() error {
 			if looks.Load() == seen {
 				return errors.New("none")
 			}
@@ -221,7 +221,7 @@ func (w *world) touch(pool, value string) {
 func (w *world) settled(writes *atomic.Int64) {
 	w.t.Helper()
 	last, since := writes.Load(), time.Now()
-	kubetest.Eventually(w.t, soon, "a second without writes", func() error {
+	kubetest.Eventually(w.t, "a second without writes", func() error {
 		if now := writes.Load(); now != last {
 			last, since = now, time.Now()
 		}

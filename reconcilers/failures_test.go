@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +57,7 @@ func TestFailuresLeaveARecord(t *testing.T) {
 			if s.Spec.End.Reason != v1alpha1.EndFailed || s.Status.FencedAt == nil || len(w.gateways.of(pod.Status.PodIP)) == 0 {
 				t.Errorf("end %+v, fenced %v", s.Spec.End, s.Status.FencedAt)
 			}
-			kubetest.Eventually(t, soon, "the Event of the failure alone", func() error {
+			kubetest.Eventually(t, "the Event of the failure alone", func() error {
 				if told := w.eventsOf(s); !slices.Equal(told, []string{"Ended"}) {
 					return fmt.Errorf("%v", told)
 				}
@@ -75,7 +74,7 @@ func TestFailuresLeaveARecord(t *testing.T) {
 func TestNamespaceGoesWhileSandboxesRun(t *testing.T) {
 	w := newWorld(t)
 	w.pool("p", 50, 0)
-	w.awaitIdle("p", 50, time.Minute)
+	w.awaitIdle("p", 50)
 	w.gateways.setAway(true)
 	ids := map[string]string{}
 	for _, pod := range w.pods("p", v1alpha1.PodIdle) {
@@ -93,7 +92,7 @@ func TestNamespaceGoesWhileSandboxesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kubetest.Eventually(t, time.Minute, "nothing left in the namespace", func() error {
+	kubetest.Eventually(t, "nothing left in the namespace", func() error {
 		if left := w.pods("p", ""); len(left) > 0 {
 			return fmt.Errorf("%d pods", len(left))
 		}

@@ -36,10 +36,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// soon ends a wait for what should have happened long ago. It is no statement of
-// how long anything takes: many tests share the processors.
-const soon = 30 * time.Second
-
 // addressRest is shorter than what is shipped: most tests are not about it.
 const addressRest = 3 * time.Second
 
@@ -220,7 +216,7 @@ func (w *world) pods(pool string, phase v1alpha1.PodPhase) []corev1.Pod {
 func (w *world) await(pool string, phase v1alpha1.PodPhase, n int) []corev1.Pod {
 	w.t.Helper()
 	var found []corev1.Pod
-	kubetest.Eventually(w.t, soon, fmt.Sprintf("%d %s pods", n, phase), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("%d %s pods", n, phase), func() error {
 		found = nil
 		for _, p := range w.pods(pool, phase) {
 			if p.DeletionTimestamp == nil {
@@ -307,7 +303,7 @@ func (w *world) sandbox(name string) *v1alpha1.Sandbox {
 func (w *world) awaitSandbox(s *v1alpha1.Sandbox, phase v1alpha1.SandboxPhase) *v1alpha1.Sandbox {
 	w.t.Helper()
 	var now *v1alpha1.Sandbox
-	kubetest.Eventually(w.t, soon, fmt.Sprintf("sandbox %q", phase), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("sandbox %q", phase), func() error {
 		now = w.sandbox(s.Name)
 		switch {
 		case now == nil && phase == "":
@@ -338,7 +334,7 @@ func (w *world) pod(p *corev1.Pod) *corev1.Pod {
 
 func (w *world) awaitGone(p *corev1.Pod) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, soon, "pod "+p.Name+" gone", func() error {
+	kubetest.Eventually(w.t, "pod "+p.Name+" gone", func() error {
 		if now := w.pod(p); now != nil {
 			return fmt.Errorf("phase %s, deleted %v, finalizers %v", v1alpha1.PhaseOf(now), now.DeletionTimestamp, now.Finalizers)
 		}

@@ -51,7 +51,7 @@ func changing(t *testing.T, recycleAfter time.Duration) (*world, *v1alpha1.Sandb
 	})
 	pod := w.await("p", v1alpha1.PodIdle, 1)[0]
 	w.runs(&pod, "containerd://1", "docker.io/local/echo:latest", "docker.io/local/echo@"+digests["local/echo"], 0)
-	kubetest.Eventually(t, soon, "the container on record", func() error {
+	kubetest.Eventually(t, "the container on record", func() error {
 		if on := w.pod(&pod).Annotations[v1alpha1.AnnotationContainers]; !strings.Contains(on, "containerd://1") {
 			return errors.New(on)
 		}
@@ -84,7 +84,7 @@ func TestImageChangeAndRecyclingByAKubelet(t *testing.T) {
 	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "its own image again", func() error {
+	kubetest.Eventually(t, "its own image again", func() error {
 		p := w.pod(pod)
 		if p == nil || p.DeletionTimestamp != nil {
 			t.Fatal("the pod was not used again")
@@ -116,7 +116,7 @@ func TestPodThatStartedItsImageLatelyIsNotRecycled(t *testing.T) {
 	if err := writes.EndSandbox(t.Context(), w.c, s.Name, v1alpha1.EndReleased, ""); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "the end of its pod", func() error {
+	kubetest.Eventually(t, "the end of its pod", func() error {
 		p := w.pod(pod)
 		if p == nil || p.DeletionTimestamp != nil {
 			return nil
@@ -144,7 +144,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 				s.Conditions[0].Status = corev1.ConditionFalse
 			})
 			var stop *v1alpha1.StopRecord
-			kubetest.Eventually(t, 3*soon, "the record", func() error {
+			kubetest.Eventually(t, "the record", func() error {
 				if stop = w.sandbox(s.Name).Status.Stop; stop == nil {
 					return fmt.Errorf("pod %s", phaseOf(w.pod(pod)))
 				}

@@ -26,7 +26,7 @@ func TestTemplateMetadataReachesPools(t *testing.T) {
 
 	change := func(team, note string) {
 		t.Helper()
-		kubetest.Eventually(t, soon, "changed template", func() error {
+		kubetest.Eventually(t, "changed template", func() error {
 			template := &v1alpha1.SandboxTemplate{}
 			if err := w.c.Get(t.Context(), client.ObjectKey{Name: name}, template); err != nil {
 				return err

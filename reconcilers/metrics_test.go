@@ -53,7 +53,7 @@ func TestMetricsOfAPool(t *testing.T) {
 	}
 	awaits := func(what string, want map[string]float64) {
 		t.Helper()
-		kubetest.Eventually(t, soon, what, func() error {
+		kubetest.Eventually(t, what, func() error {
 			got := series(t, reg)
 			for name, value := range want {
 				if now, ok := got[name]; !ok || now != value {
@@ -83,7 +83,7 @@ func TestMetricsOfAPool(t *testing.T) {
 	if err := w.c.Delete(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "nothing of the pool to be left", func() error {
+	kubetest.Eventually(t, "nothing of the pool to be left", func() error {
 		for name := range series(t, reg) {
 			if strings.Contains(name, "pool=p") {
 				return fmt.Errorf("%s is left", name)

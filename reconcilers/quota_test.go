@@ -38,7 +38,7 @@ func TestPoolAtItsQuota(t *testing.T) {
 	w.running("p")
 	w.running("p")
 	labels := "namespace=" + w.ns
-	kubetest.Eventually(t, soon, "a pool at its quota", func() error {
+	kubetest.Eventually(t, "a pool at its quota", func() error {
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func TestPoolAtItsQuota(t *testing.T) {
 		}
 		return nil
 	})
-	kubetest.Eventually(t, soon, "an Event for the tenant", func() error {
+	kubetest.Eventually(t, "an Event for the tenant", func() error {
 		var list eventsv1.EventList
 		if err := w.c.List(t.Context(), &list, client.InNamespace(w.ns)); err != nil {
 			return err

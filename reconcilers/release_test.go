@@ -38,7 +38,7 @@ func TestPoolMakesIdlePods(t *testing.T) {
 			t.Errorf("pod lacks the defaults of pool pods")
 		}
 	}
-	kubetest.Eventually(t, soon, "pool Ready", func() error {
+	kubetest.Eventually(t, "pool Ready", func() error {
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	}
 	w.awaitGone(pod) // deletion waits for no fence
 	next := w.await("p", v1alpha1.PodWarming, 1)[0]
-	kubetest.Eventually(t, soon, "the next pod has the address", func() error {
+	kubetest.Eventually(t, "the next pod has the address", func() error {
 		if w.pod(&next).Status.PodIP != ip {
 			return errors.New("not yet")
 		}
@@ -174,7 +174,7 @@ func TestPoolRefillsOnOtherAddresses(t *testing.T) {
 	}
 	// The next two get what the ended ones had, which is not fenced.
 	for i, p := range w.await("p", v1alpha1.PodWarming, 2) {
-		kubetest.Eventually(t, soon, "an address", func() error {
+		kubetest.Eventually(t, "an address", func() error {
 			if w.pod(&p).Status.PodIP == "" {
 				return errors.New("none yet")
 			}
@@ -233,7 +233,7 @@ func TestSmallRange(t *testing.T) {
 			free := map[string]time.Time{}
 			for range 10 {
 				var idle []corev1.Pod
-				kubetest.Eventually(t, soon, "an idle pod", func() error {
+				kubetest.Eventually(t, "an idle pod", func() error {
 					if idle = w.pods("p", v1alpha1.PodIdle); len(idle) == 0 {
 						return errors.New("none")
 					}

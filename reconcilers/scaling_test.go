@@ -50,7 +50,7 @@ func keepDiary(w *world) *diary {
 		}
 	}()
 	w.t.Cleanup(func() { events.Stop(); <-done })
-	kubetest.Eventually(w.t, soon, "the diary to know the pods", func() error {
+	kubetest.Eventually(w.t, "the diary to know the pods", func() error {
 		var there corev1.PodList
 		if err := w.c.List(w.t.Context(), &there, client.InNamespace(w.ns)); err != nil {
 			return err
@@ -119,9 +119,9 @@ func (w *world) scaleTo(pool *v1alpha1.SandboxPool, replicas int32) {
 }
 
 // awaitIdle is await for many pods.
-func (w *world) awaitIdle(pool string, n int, limit time.Duration) {
+func (w *world) awaitIdle(pool string, n int) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, limit, fmt.Sprintf("%d idle pods", n), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("%d idle pods", n), func() error {
 		if idle, all := len(w.pods(pool, v1alpha1.PodIdle)), len(w.pods(pool, "")); idle != n {
 			return fmt.Errorf("%d of %d", idle, all)
 		}
@@ -160,20 +160,20 @@ func (w *world) claimPicked(pool string, claimed map[types.UID]string) {
 // TestScaleWithALaggingWatch is from none to many, to none, and to some again with a
 // watch two seconds late, and claims while the pool shrinks.
 func TestScaleWithALaggingWatch(t *testing.T) {
-	const lag, limit, claims = 2 * time.Second, 2 * time.Minute, 10
+	const lag, claims = 2 * time.Second, 10
 	many, again := scaleSizes()
 	w := newWorld(t, func(w *world) { w.watchLag = lag })
 	d := keepDiary(w)
 	pool := w.pool("p", 0, 0)
 	w.scaleTo(pool, int32(many))
-	w.awaitIdle("p", many, limit)
+	w.awaitIdle("p", many)
 	never(t, 2*lag, "more pods than replicas", func() bool { return len(w.pods("p", "")) > many })
 	if made, gone, most, _ := d.read(); made != many || gone != 0 || most != many {
 		t.Errorf("up: %d pods made, %d deleted, %d at most; want %d, 0, %d", made, gone, most, many, many)
 	}
 	w.scaleTo(pool, 0)
 	claimed := map[types.UID]string{}
-	kubetest.Eventually(t, limit, "no unclaimed pod", func() error {
+	kubetest.Eventually(t, "no unclaimed pod", func() error {
 		for range claims - len(claimed) {
 			w.claimPicked("p", claimed)
 		}
@@ -191,7 +191,7 @@ func TestScaleWithALaggingWatch(t *testing.T) {
 		t.Errorf("down: %d pods made, %d deleted; want 0 and %d", made, gone, many-len(claimed))
 	}
 	w.scaleTo(pool, int32(again))
-	w.awaitIdle("p", again, limit)
+	w.awaitIdle("p", again)
 	never(t, 2*lag, "more unclaimed pods than replicas", func() bool { return len(w.pods("p", "")) > again+len(claimed) })
 	if made, gone, most, _ := d.read(); made != again || gone != 0 || most != again {
 		t.Errorf("up again: %d pods made, %d deleted, %d unclaimed at most; want %d, 0, %d", made, gone, most, again, again)
@@ -220,7 +220,7 @@ func TestRollout(t *testing.T) {
 	if err := w.c.Patch(t.Context(), pool, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 3*soon, "8 idle pods of the new template", func() error {
+	kubetest.Eventually(t, "8 idle pods of the new template", func() error {
 		next, old := 0, 0
 		for _, p := range w.pods("p", v1alpha1.PodIdle) {
 			if p.Spec.Containers[0].Image == "local/next" {
@@ -264,7 +264,7 @@ func TestRolloutOfABrokenTemplate(t *testing.T) {
 		}
 	}
 	image("local/broken")
-	kubetest.Eventually(t, soon, "a degraded pool", func() error {
+	kubetest.Eventually(t, "a degraded pool", func() error {
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func TestRolloutOfABrokenTemplate(t *testing.T) {
 		t.Errorf("%d pods of a broken template", made)
 	}
 	image("local/mended")
-	kubetest.Eventually(t, 3*soon, "4 idle pods of the mended template", func() error {
+	kubetest.Eventually(t, "4 idle pods of the mended template", func() error {
 		n := 0
 		for _, p := range w.pods("p", v1alpha1.PodIdle) {
 			if p.Spec.Containers[0].Image == "local/mended" {

@@ -58,7 +58,7 @@ func settledWorld(b *testing.B, object func(w *world, template string, i int) cl
 			b.Fatal(err)
 		}
 	}
-	kubetest.Eventually(b, 5*time.Minute, "all pools to be looked at", func() error {
+	kubetest.Within(b, 5*time.Minute, "all pools to be looked at", func() error {
 		var all v1alpha1.SandboxPoolList
 		if err := w.c.List(b.Context(), &all, client.InNamespace(w.ns)); err != nil {
 			return err

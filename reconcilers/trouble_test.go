@@ -84,7 +84,7 @@ func TestControllerDiesBetweenTheStepsOfARelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			if most < 6 { // a whole release has six: record, stop, ended, delete, finalizer, and one more pod status
-				kubetest.Eventually(t, soon, "the death", func() error {
+				kubetest.Eventually(t, "the death", func() error {
 					if left := c.left.Load(); left >= 0 && w.pod(pod) != nil {
 						return fmt.Errorf("%d writes left", left)
 					}
@@ -169,7 +169,7 @@ func TestPodThatNeverGetsReady(t *testing.T) {
 		}
 		return meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionDegraded)
 	}
-	kubetest.Eventually(t, soon, "a degraded pool", func() error {
+	kubetest.Eventually(t, "a degraded pool", func() error {
 		if c := condition(); c == nil || c.Status != metav1.ConditionTrue || c.Reason != "StartupTimeout" {
 			return fmt.Errorf("%+v", c)
 		}
@@ -186,7 +186,7 @@ func TestPodThatNeverGetsReady(t *testing.T) {
 	})
 	heal.Store(true)
 	w.await("p", v1alpha1.PodIdle, 4)
-	kubetest.Eventually(t, soon, "a healthy pool", func() error {
+	kubetest.Eventually(t, "a healthy pool", func() error {
 		if c := condition(); c.Status != metav1.ConditionFalse {
 			return fmt.Errorf("%+v", c)
 		}
@@ -210,7 +210,7 @@ func TestCreationRefused(t *testing.T) {
 		}}
 	})
 	pool := w.pool("p", 50, 0)
-	kubetest.Eventually(t, soon, "a degraded pool", func() error {
+	kubetest.Eventually(t, "a degraded pool", func() error {
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func TestPoolDeleted(t *testing.T) {
 	if err := w.c.Delete(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "no pod left", func() error {
+	kubetest.Eventually(t, "no pod left", func() error {
 		if left := w.pods("p", ""); len(left) > 0 {
 			return fmt.Errorf("%d pods, the first %s", len(left), phaseOf(&left[0]))
 		}
@@ -306,7 +306,7 @@ func TestBindingWithoutClaim(t *testing.T) {
 	}
 	// Another sandbox bound to the same pod: its claim can never land.
 	other := w.newSandbox("p", &pod)
-	kubetest.Eventually(t, soon, "the binding removed", func() error {
+	kubetest.Eventually(t, "the binding removed", func() error {
 		if got := w.sandbox(other.Name); got.Spec.Binding != nil || got.Spec.End != nil {
 			return fmt.Errorf("%+v", got.Spec)
 		}
@@ -345,7 +345,7 @@ func TestBoundAnewAfterAClaim(t *testing.T) {
 	if err := w.c.Patch(t.Context(), next.DeepCopy(), claimPatch(s, v1alpha1.PodRunning).Build()); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, soon, "the new claim's address", func() error {
+	kubetest.Eventually(t, "the new claim's address", func() error {
 		if got := w.sandbox(s.Name).Status; got.Address != next.Status.PodIP || got.AddressClaim != s.Spec.Binding.ClaimID {
 			return fmt.Errorf("%s of %s", got.Address, got.AddressClaim)
 		}
@@ -363,7 +363,7 @@ func TestBoundAnewAfterAClaim(t *testing.T) {
 	}
 	never(t, 2*time.Second, "the former address serves again before its fence", func() bool { return served() || w.pod(former) == nil })
 	w.gateways.setAway(false)
-	kubetest.Eventually(t, 3*soon, "the former address in use again", func() error {
+	kubetest.Eventually(t, "the former address in use again", func() error {
 		if !served() {
 			return errors.New("not yet")
 		}
@@ -387,7 +387,7 @@ func TestSweep(t *testing.T) {
 	if err := w.c.Patch(t.Context(), pod.DeepCopy(), claimPatch(nobody, v1alpha1.PodRunning).Build()); err != nil {
 		t.Fatal(err)
 	}
-	kubetest.Eventually(t, 3*soon, "the pod gone", func() error {
+	kubetest.Eventually(t, "the pod gone", func() error {
 		if p := w.pod(&pod); p != nil {
 			return fmt.Errorf("%s", phaseOf(p))
 		}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -44,7 +43,7 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 			c := startChild(t, append(tc.args, "--kubeconfig", kubeconfig, "--metrics-address", address)...)
 			// It answers for longer than any of its first tries takes.
 			answers := 0
-			kubetest.Eventually(t, time.Minute, "fifty answers", func() error {
+			kubetest.Eventually(t, "fifty answers", func() error {
 				if err := c.running(); err != nil {
 					t.Fatal(err)
 				}

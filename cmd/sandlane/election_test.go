@@ -78,7 +78,7 @@ func (e *election) start() candidate {
 	address := freeAddress(e.t)
 	c := candidate{metrics: "http://" + address + "/metrics", child: startChild(e.t, "controller",
 		"--kubeconfig", e.kubeconfig, "--system-namespace", e.namespace, "--metrics-address", address)}
-	kubetest.Eventually(e.t, time.Minute, "a candidate", func() error {
+	kubetest.Eventually(e.t, "a candidate", func() error {
 		_, _, err := c.state()
 		if code, _, probe := fetch(strings.TrimSuffix(c.metrics, "metrics") + "readyz"); code != http.StatusOK {
 			err = errors.Join(err, probe, fmt.Errorf("/readyz answers %d", code))
@@ -111,7 +111,7 @@ func (c candidate) state() (leads, worked bool, err error) {
 // it stood when it led.
 func (e *election) leads(c candidate) *coordinationv1.Lease {
 	e.t.Helper()
-	kubetest.Eventually(e.t, electionLease+time.Minute, "a leader", func() error {
+	kubetest.Within(e.t, electionLease+time.Minute, "a leader", func() error {
 		if err := c.running(); err != nil {
 			e.t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func (e *election) works() {
 	if err := e.api.Create(e.t.Context(), pool); err != nil {
 		e.t.Fatal(err)
 	}
-	kubetest.Eventually(e.t, time.Minute, "the leader to make a pod", func() error {
+	kubetest.Eventually(e.t, "the leader to make a pod", func() error {
 		var pods corev1.PodList
 		if err := e.api.List(e.t.Context(), &pods, client.InNamespace(e.namespace)); err != nil {
 			return err

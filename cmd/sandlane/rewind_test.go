@@ -38,10 +38,10 @@ func TestControllerEndsWhenTheAPIServerGoesBack(t *testing.T) {
 		address := freeAddress(t)
 		children[name] = startChild(t, "controller", "--kubeconfig", kubeconfig, "--system-namespace", ns, "--metrics-address", address)
 		c := candidate{metrics: "http://" + address + "/metrics", child: children[name]}
-		kubetest.Eventually(t, time.Minute, "a candidate", func() error { _, _, err := c.state(); return err })
+		kubetest.Eventually(t, "a candidate", func() error { _, _, err := c.state(); return err })
 	}
 	// A controller looks only when its caches are filled.
-	kubetest.Eventually(t, time.Minute, "two looks for each", func() error {
+	kubetest.Eventually(t, "two looks for each", func() error {
 		if n := looks.Load(); n < 4 {
 			return fmt.Errorf("%d looks", n)
 		}

@@ -144,7 +144,7 @@ func (f *fleet) gateway(i int) *PoolScheduler {
 // sees waits until every gateway has n pods in its queue.
 func (f *fleet) sees(n int) {
 	f.t.Helper()
-	kubetest.Eventually(f.t, time.Minute, "the gateways to see the stock", func() error {
+	kubetest.Eventually(f.t, "the gateways to see the stock", func() error {
 		for i := range f.sets {
 			if got := f.counts(i)["ready_pods"]; got != float64(n) {
 				return fmt.Errorf("gateway %d has %v of %d", i, got, n)
@@ -235,7 +235,7 @@ func (f *fleet) judge(served map[string]string) {
 		}
 		bySandbox[id] = pod.Name
 	}
-	kubetest.Eventually(f.t, time.Minute, "the witness to see every claim", func() error {
+	kubetest.Eventually(f.t, "the witness to see every claim", func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.claims) < len(served) {

@@ -65,7 +65,7 @@ func TestAClaimForEachOfThreeHundred(t *testing.T) {
 // metricsAfter checks every metric of parts.md after n requests got n pods.
 func (f *fleet) metricsAfter(n int) {
 	f.t.Helper()
-	kubetest.Eventually(f.t, time.Minute, "the watches to show every claim", func() error {
+	kubetest.Eventually(f.t, "the watches to show every claim", func() error {
 		if left := f.all("reservations") + f.all("ready_pods"); left != 0 {
 			return fmt.Errorf("%v pods are still reserved or ready", left)
 		}
@@ -100,14 +100,14 @@ func TestFiftyWaitForTheRefill(t *testing.T) {
 			f.sees(warm)
 			served := map[string]string{}
 			waiting := f.take(f.ask(warm+late, everyGateway(gateways)...), warm, served)
-			kubetest.Eventually(t, time.Minute, "the rest to wait", func() error {
+			kubetest.Eventually(t, "the rest to wait", func() error {
 				if n := f.all("waiting_requests"); n != float64(late) {
 					return fmt.Errorf("%v wait", n)
 				}
 				return nil
 			})
 			pool := &v1alpha1.SandboxPool{}
-			kubetest.Eventually(t, time.Minute, "the pool to be told", func() error {
+			kubetest.Eventually(t, "the pool to be told", func() error {
 				if err := f.c.Get(t.Context(), client.ObjectKey{Namespace: f.ns, Name: "pool"}, pool); err != nil {
 					return err
 				}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,12 +110,12 @@ func TestJoin(t *testing.T) {
 			return p != nil && p.Claim != nil && p.Claim.Policy.Decide(host).Allowed && !p.Claim.Policy.Decide("denied.example").Allowed
 		}
 	}
-	kubetest.Eventually(t, 30*time.Second, "the claim", func() error { return table.is(pod, allows("api.example")) })
+	kubetest.Eventually(t, "the claim", func() error { return table.is(pod, allows("api.example")) })
 	s.Spec.Egress.AllowNames = []string{"other.example"}
 	must(t, c.Update(t.Context(), s))
-	kubetest.Eventually(t, 30*time.Second, "the new rules", func() error { return table.is(pod, allows("other.example")) })
+	kubetest.Eventually(t, "the new rules", func() error { return table.is(pod, allows("other.example")) })
 	must(t, c.Delete(t.Context(), pod))
-	kubetest.Eventually(t, 30*time.Second, "the pod's end", func() error { return table.is(pod, func(p *claims.Pod) bool { return p == nil }) })
+	kubetest.Eventually(t, "the pod's end", func() error { return table.is(pod, func(p *claims.Pod) bool { return p == nil }) })
 }
 
 func must(t *testing.T, err error) {

@@ -136,7 +136,7 @@ func TestMoreIDsThanPods(t *testing.T) {
 	}
 	// A request that lost its pod to the other gateway, and found no further one,
 	// leaves a sandbox whose binding is being removed.
-	kubetest.Eventually(t, 5*time.Second, "ten bound sandboxes", func() error {
+	kubetest.Eventually(t, "ten bound sandboxes", func() error {
 		list := &v1alpha1.SandboxList{}
 		if err := w.c.List(t.Context(), list); err != nil {
 			return err

@@ -123,7 +123,7 @@ func TestSandboxGetsItsNextPodElsewhere(t *testing.T) {
 	}))
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), w.request(id, true, 20*time.Second)) }()
-	kubetest.Eventually(t, 5*time.Second, "the first pod to be stopped", func() error {
+	kubetest.Eventually(t, "the first pod to be stopped", func() error {
 		p := &corev1.Pod{}
 		if err := w.c.Get(t.Context(), client.ObjectKeyFromObject(&pods[0]), p); err != nil {
 			return err

@@ -183,7 +183,7 @@ func TestFollowersClaimSurvivesItsOwner(t *testing.T) {
 	id := kubetest.Name("kept")
 	gaveUp := make(chan error, 1)
 	go func() { gaveUp <- owner.Activate(t.Context(), w.request(id, true, 4*time.Second)) }()
-	kubetest.Eventually(t, 3*time.Second, "the binding", func() error {
+	kubetest.Eventually(t, "the binding", func() error {
 		s := &v1alpha1.Sandbox{}
 		return w.c.Get(t.Context(), client.ObjectKey{Name: id}, s)
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +74,7 @@ func (w *world) catchUp() {
 // seen waits until the informer has the object as it is, or a newer one.
 func (w *world) seen(i cache.SharedIndexInformer, o client.Object) {
 	w.t.Helper()
-	kubetest.Eventually(w.t, time.Minute, "the feed to see "+o.GetName(), func() error {
+	kubetest.Eventually(w.t, "the feed to see "+o.GetName(), func() error {
 		seen, ok, err := i.GetStore().Get(o)
 		if err != nil || !ok {
 			return errors.Join(err, errors.New("it is not there"))
@@ -105,7 +104,7 @@ func follow[T client.Object](w *world, i cache.SharedIndexInformer, see func(wha
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	kubetest.Eventually(w.t, time.Minute, "a gateway to hear of what there is", func() error {
+	kubetest.Eventually(w.t, "a gateway to hear of what there is", func() error {
 		if !handler.HasSynced() {
 			return errors.New("it has not")
 		}

@@ -82,7 +82,7 @@ func TestStartingPodIsAwaited(t *testing.T) {
 	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Images = map[string]string{"main": "other"} })
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), w.request(id, false, 20*time.Second)) }()
-	kubetest.Eventually(t, 10*time.Second, "the pod to start", func() error {
+	kubetest.Eventually(t, "the pod to start", func() error {
 		if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodStarting || p.Spec.Containers[0].Image != "other" {
 			return fmt.Errorf("it is %s with image %s", v1alpha1.PhaseOf(&p), p.Spec.Containers[0].Image)
 		}
@@ -120,7 +120,7 @@ func TestLeavingUndoesNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w.idle(1)
-	kubetest.Eventually(t, 20*time.Second, "the claim of the request that left", func() error {
+	kubetest.Eventually(t, "the claim of the request that left", func() error {
 		if p := w.pods()[0]; v1alpha1.PhaseOf(&p) != v1alpha1.PodRunning {
 			return fmt.Errorf("the pod is %s", v1alpha1.PhaseOf(&p))
 		}

@@ -163,7 +163,7 @@ func (g *gateway) activates(t *testing.T, r Request) { t.Helper(); g.fails(t, r,
 // parks waits until one request is parked.
 func (g *gateway) parks(t *testing.T) {
 	t.Helper()
-	kubetest.Eventually(t, 5*time.Second, "a request to park", func() error {
+	kubetest.Eventually(t, "a request to park", func() error {
 		if n := testutil.ToFloat64(g.o.Metrics.parked); n != 1 {
 			return fmt.Errorf("%v are parked", n)
 		}
@@ -174,7 +174,7 @@ func (g *gateway) parks(t *testing.T) {
 // queues waits until an activation of the sandbox waits for a pod.
 func (g *gateway) queues(t *testing.T, id string) {
 	t.Helper()
-	kubetest.Eventually(t, 5*time.Second, "an activation to wait for a pod", func() error {
+	kubetest.Eventually(t, "an activation to wait for a pod", func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, f := range g.activations[id] {

@@ -137,7 +137,7 @@ func TestClaimGoesToTheMemberThatHasAPod(t *testing.T) {
 	w.idleOf("b", 1)
 	w.idleOf("a", 2)
 	g := w.envGateway()
-	kubetest.Eventually(t, 5*time.Second, "the pods to be known", func() error {
+	kubetest.Eventually(t, "the pods to be known", func() error {
 		for _, pool := range []string{"a", "b"} {
 			if s, _ := g.set.Get(w.ns, pool); !s.Spare() {
 				return errors.New(pool)
@@ -160,7 +160,7 @@ func TestWaitingRequestMovesToTheMemberWithAPod(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), w.byEnv(id, 20*time.Second)) }()
 	g.queues(t, id)
-	kubetest.Eventually(t, 5*time.Second, "it to wait at the member that is to grow", func() error {
+	kubetest.Eventually(t, "it to wait at the member that is to grow", func() error {
 		if len(g.set.Waiting()) != 1 {
 			return fmt.Errorf("%v", g.set.Waiting())
 		}
@@ -199,7 +199,7 @@ func TestWaitingRequestLeavesASaturatedMember(t *testing.T) {
 	go func() { done <- g.Activate(t.Context(), w.byEnv(id, 20*time.Second)) }()
 	waitsAt := func(pool string) {
 		t.Helper()
-		kubetest.Eventually(t, 5*time.Second, "it to wait at "+pool, func() error {
+		kubetest.Eventually(t, "it to wait at "+pool, func() error {
 			all := g.set.Waiting()
 			for key := range all {
 				if key.Name == pool && len(all) == 1 {
@@ -230,7 +230,7 @@ func TestNextMember(t *testing.T) {
 	full("a")
 	g.fails(t, w.byEnv(kubetest.Name("s"), 20*time.Second), errQueueFull) // b would order pods for what a has ordered them for
 	w.idleOf("b", 1)
-	kubetest.Eventually(t, 5*time.Second, "b's pod to be known", func() error {
+	kubetest.Eventually(t, "b's pod to be known", func() error {
 		if s, _ := g.set.Get(w.ns, "b"); !s.Spare() {
 			return errors.New("no spare pod")
 		}
@@ -243,7 +243,7 @@ func TestNextMember(t *testing.T) {
 	g.set.PoolChanged(w.ns, "a", false)
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), w.byEnv(kubetest.Name("s"), 20*time.Second)) }()
-	kubetest.Eventually(t, 5*time.Second, "it to wait at the member that is left", func() error {
+	kubetest.Eventually(t, "it to wait at the member that is left", func() error {
 		if n := len(g.set.Waiting()); n != 1 {
 			return fmt.Errorf("%d pools have waiting requests", n)
 		}

@@ -61,7 +61,7 @@ func lostPodMoves(t *testing.T, isNew bool, change func(w *world, g *gateway, dr
 	}
 	done := make(chan error, 1)
 	go func() { done <- g.Activate(t.Context(), r) }()
-	kubetest.Eventually(t, 20*time.Second, "the pod of a to be lost, and its request to wait", func() error {
+	kubetest.Eventually(t, "the pod of a to be lost, and its request to wait", func() error {
 		pod := w.pods()[0]
 		if v1alpha1.PhaseOf(&pod) != v1alpha1.PodStopping || len(g.set.Waiting()) != 1 {
 			return fmt.Errorf("it is %s, and %v wait", v1alpha1.PhaseOf(&pod), g.set.Waiting())
@@ -94,7 +94,7 @@ func TestOnePodMovesOneRequest(t *testing.T) {
 	}
 	waits := func(want int) {
 		t.Helper()
-		kubetest.Eventually(t, 10*time.Second, fmt.Sprint(want, " to wait"), func() error {
+		kubetest.Eventually(t, fmt.Sprint(want, " to wait"), func() error {
 			waiting := 0
 			for _, at := range g.set.Waiting() {
 				waiting += len(at.IDs)
@@ -149,14 +149,14 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 	g.o.Members = func(namespace, env string) []Member {
 		if looks.Add(1) == 2 { // the request waits at a, and checks whether it should leave
 			w.idleOf("a", 1)
-			kubetest.Eventually(t, 20*time.Second, "the claim to land", func() error {
+			kubetest.Eventually(t, "the claim to land", func() error {
 				if pods := w.pods(); pods[0].Annotations[v1alpha1.AnnotationClaim] == "" {
 					return errors.New("it has not")
 				}
 				return nil
 			})
 			w.idleOf("b", 1)
-			kubetest.Eventually(t, 20*time.Second, "the gateway to see the pod of b", func() error {
+			kubetest.Eventually(t, "the gateway to see the pod of b", func() error {
 				if b, _ := g.set.Get(w.ns, "b"); !b.Spare() {
 					return errors.New("it does not")
 				}
@@ -193,7 +193,7 @@ func TestIdleTimeoutFollowsThePool(t *testing.T) {
 			}}
 			done := make(chan error, 1)
 			go func() { done <- g.Activate(t.Context(), r) }()
-			kubetest.Eventually(t, 20*time.Second, "the first pod to be lost", func() error {
+			kubetest.Eventually(t, "the first pod to be lost", func() error {
 				if pod := w.pods()[0]; v1alpha1.PhaseOf(&pod) != v1alpha1.PodStopping {
 					return fmt.Errorf("it is %s", v1alpha1.PhaseOf(&pod))
 				}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +61,7 @@ func (w *world) keepStock(n int) {
 		s.order()
 	})
 	w.t.Cleanup(func() { cancel(); wg.Wait() })
-	kubetest.Eventually(w.t, time.Minute, "stock", func() error {
+	kubetest.Eventually(w.t, "stock", func() error {
 		idle := 0
 		for _, pod := range w.pods() {
 			if v1alpha1.RoutableAddress(&pod) != "" {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -172,7 +171,7 @@ func (w *world) request() restapi.Build {
 func (w *world) settled(id string, phases ...v1alpha1.BuildPhase) *v1alpha1.TemplateBuild {
 	w.t.Helper()
 	build := &v1alpha1.TemplateBuild{}
-	kubetest.Eventually(w.t, 30*time.Second, fmt.Sprintf("the build to be %v", phases), func() error {
+	kubetest.Eventually(w.t, fmt.Sprintf("the build to be %v", phases), func() error {
 		if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: "a", Name: id}, build); err != nil {
 			return err
 		}

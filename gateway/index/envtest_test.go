@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,7 +99,7 @@ func wantState(t *testing.T, x *Index, live *Live, id string, want State) Answer
 		t.Fatalf("live: %v, route %+v; want %v", got.State, got.Route, want)
 	}
 	var a Answer
-	kubetest.Eventually(t, 10*time.Second, fmt.Sprintf("%s %v in the index", id, want), func() error {
+	kubetest.Eventually(t, fmt.Sprintf("%s %v in the index", id, want), func() error {
 		if a = x.Resolve(id); a.State != want {
 			return fmt.Errorf("it is %v", a.State)
 		}
@@ -179,14 +178,14 @@ func TestPools(t *testing.T) {
 	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"},
 		Spec: v1alpha1.SandboxPoolSpec{TemplateRef: &v1alpha1.TemplateRef{Name: "t"}, FirstRequest: &v1alpha1.FirstRequest{Access: v1alpha1.AccessAPIKey}}}
 	must(t, c.Create(t.Context(), pool))
-	kubetest.Eventually(t, 10*time.Second, "the pool", func() error {
+	kubetest.Eventually(t, "the pool", func() error {
 		if p, ok := x.Pool(ns, "p"); !ok || p.Access() != v1alpha1.AccessAPIKey || p.Spec.PodCreationImagePolicy != v1alpha1.ImagePolicyPoolDefault {
 			return fmt.Errorf("pool %+v", p)
 		}
 		return nil
 	})
 	must(t, c.Delete(t.Context(), pool))
-	kubetest.Eventually(t, 10*time.Second, "the end of the pool", func() error {
+	kubetest.Eventually(t, "the end of the pool", func() error {
 		if _, ok := x.Pool(ns, "p"); ok {
 			return errors.New("still there")
 		}

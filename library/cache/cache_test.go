@@ -106,7 +106,7 @@ func TestRunOnce(t *testing.T) {
 		t.Error(err)
 	}
 	cancel()
-	kubetest.Eventually(t, 10*time.Second, "the end", func() error {
+	kubetest.Eventually(t, "the end", func() error {
 		if _, err := c.ListSandboxes(t.Context(), options); !errors.Is(err, cache.ErrStopped) {
 			return errors.New("it can be read")
 		}
@@ -216,7 +216,7 @@ func TestForeignManager(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-		kubetest.Eventually(t, 10*time.Second, "the end", func() error {
+		kubetest.Eventually(t, "the end", func() error {
 			if err := read(c); !errors.Is(err, cache.ErrStopped) || !strings.Contains(err.Error(), "its manager has ended") {
 				return err
 			}

@@ -95,7 +95,7 @@ func TestProgramOfAnotherModule(t *testing.T) {
 func ready(t *testing.T, c client.Client, ns string) {
 	t.Helper()
 	var pods corev1.PodList
-	kubetest.Eventually(t, 2*time.Minute, "a pod of the program's", func() error {
+	kubetest.Eventually(t, "a pod of the program's", func() error {
 		if err := c.List(t.Context(), &pods, client.InNamespace(ns)); err != nil || len(pods.Items) > 0 {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -96,7 +95,7 @@ func TestKilledNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			kubetest.Eventually(t, 5*time.Second, "every process of the node is dead", func() error {
+			kubetest.Eventually(t, "every process of the node is dead", func() error {
 				if isolation == IsolationNone {
 					killMarked(stateHash(n.opts.StateDir)) // grandchildren: only Cleanup finds them
 				}

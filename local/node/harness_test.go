@@ -282,7 +282,7 @@ func (n *testNode) get(t testing.TB, name string) *corev1.Pod {
 // await returns the pod as soon as ok says yes.
 func (n *testNode) await(t testing.TB, name, what string, ok func(*corev1.Pod) bool) (pod *corev1.Pod) {
 	t.Helper()
-	kubetest.Eventually(t, 20*time.Second, name+": "+what, func() error {
+	kubetest.Eventually(t, name+": "+what, func() error {
 		pod = n.get(t, name)
 		if ok(pod) {
 			return nil
@@ -295,7 +295,7 @@ func (n *testNode) await(t testing.TB, name, what string, ok func(*corev1.Pod) b
 
 func (n *testNode) awaitGone(t testing.TB, name string) {
 	t.Helper()
-	kubetest.Eventually(t, 20*time.Second, name+" is deleted", func() error {
+	kubetest.Eventually(t, name+" is deleted", func() error {
 		_, err := n.client.CoreV1().Pods(n.ns).Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -158,7 +158,7 @@ func TestReachableByPhase(t *testing.T) {
 		if _, err := n.client.CoreV1().Pods(n.ns).Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		kubetest.Eventually(t, 5*time.Second, string(c.phase), func() error {
+		kubetest.Eventually(t, string(c.phase), func() error {
 			_, err := ask(t.Context(), pod.Status.PodIP)
 			if (err == nil) == c.want {
 				return nil

@@ -64,7 +64,7 @@ func TestLogs(t *testing.T) {
 		raw, _ := io.ReadAll(res.Body)
 		return string(raw)
 	}
-	kubetest.Eventually(t, 5*time.Second, "three lines", func() error {
+	kubetest.Eventually(t, "three lines", func() error {
 		if got := read(""); got != "one\ntwo\nthree\n" {
 			return errors.New(got)
 		}

@@ -212,7 +212,7 @@ func TestFinalizerKeepsTheObjectOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.awaitGone(t, "a")
-	kubetest.Eventually(t, 5*time.Second, "the record is forgotten", func() error {
+	kubetest.Eventually(t, "the record is forgotten", func() error {
 		if _, err := n.provider().find(n.ns, "a"); err == nil {
 			return errors.New("it is there")
 		}
@@ -245,7 +245,7 @@ func TestAddressReuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.awaitGone(t, name)
-		kubetest.Eventually(t, 5*time.Second, "its processes are dead", func() error {
+		kubetest.Eventually(t, "its processes are dead", func() error {
 			if n.provider().recorded(pod.UID) {
 				return errors.New("its record is there")
 			}

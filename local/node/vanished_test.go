@@ -73,7 +73,7 @@ func waitFor(t *testing.T, ip string) <-chan error {
 		}
 		done <- err
 	}()
-	kubetest.Eventually(t, 5*time.Second, "the request to be under way", func() error {
+	kubetest.Eventually(t, "the request to be under way", func() error {
 		all, err := netlink.SocketDiagTCP(netlink.FAMILY_V4)
 		if err != nil {
 			return err

@@ -140,7 +140,7 @@ func (b *browser) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 // replaced meanwhile is looked for again.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	kubetest.Eventually(b.t, patience, "a click at "+selector, func() error {
+	kubetest.Eventually(b.t, "a click at "+selector, func() error {
 		ctx, cancel := context.WithTimeout(b.ctx, patience/4)
 		defer cancel()
 		return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector+":not(:disabled)")))
@@ -180,7 +180,7 @@ func evaluate[T any](b *browser, code string) T {
 // sees waits until the page shows all of the texts.
 func (b *browser) sees(texts ...string) {
 	b.t.Helper()
-	kubetest.Eventually(b.t, patience, "the page", func() error {
+	kubetest.Eventually(b.t, "the page", func() error {
 		page := b.text()
 		for _, text := range texts {
 			if !strings.Contains(page, text) {

@@ -161,7 +161,7 @@ func TestAPIServerAway(t *testing.T) {
 	create(t, sandbox(ns, "web", later))
 	door.open(t)
 	b.sees(later)
-	kubetest.Eventually(t, patience, "the page", func() error {
+	kubetest.Eventually(t, "the page", func() error {
 		if strings.Contains(b.text(), "does not answer") {
 			return errors.New("it still says that the API server is away")
 		}

@@ -42,7 +42,7 @@ func TestFiveFaults(t *testing.T) {
 	b.sees(ns+"/none: no stock", "4 requests wait", "ErrImagePull", "correct the image",
 		"gw-cut: its lease was last renewed", "the checkpoint store is full", "the certificate that clients see ends in 2 days")
 	if os.Getenv(shotsEnv) != "" { // a plot needs more than one sample
-		kubetest.Eventually(t, patience, "a plot", func() error {
+		kubetest.Eventually(t, "a plot", func() error {
 			if n := evaluate[int](b, `document.querySelector("#plot polyline").points.length`); n < 8 {
 				return fmt.Errorf("it has %d points", n)
 			}

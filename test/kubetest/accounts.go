@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,7 +66,7 @@ func installAccounts(t testing.TB, o access.Options, controller *rest.Config) er
 			accounts.err = err
 			return
 		}
-		Eventually(t, time.Minute, "the controller's rights", func() error {
+		Eventually(t, "the controller's rights", func() error {
 			return as.List(t.Context(), &v1alpha1.SandboxList{}, client.Limit(1))
 		})
 	})

@@ -63,7 +63,7 @@ func endsWith(t *testing.T, signal syscall.Signal) {
 	if signal == syscall.SIGINT {
 		limit = 0 // the child has waited for it
 	}
-	Eventually(t, limit, "etcd is gone", func() error {
+	Within(t, limit, "etcd is gone", func() error {
 		c, err := net.DialTimeout("tcp", etcd.Host, time.Second)
 		if err == nil {
 			_ = c.Close()

@@ -156,10 +156,18 @@ func Namespace(t testing.TB) string {
 // other test has.
 func Name(prefix string) string { return prefix + "-" + utilrand.String(10) }
 
-// Eventually calls ready until it returns nil. Between calls it waits for 10 ms, and
-// the longer the more it has waited already (see Pause). After limit it fails the test
-// with what was waited for and ready's last error.
-func Eventually(t testing.TB, limit time.Duration, what string, ready func() error) {
+// Eventually waits until ready returns nil, for what must happen and says nothing of how
+// long it takes: a test that shares two processors with dozens of others must not fail
+// because it was slow. A wait whose time is a promise is Within.
+func Eventually(t testing.TB, what string, ready func() error) {
+	t.Helper()
+	Within(t, 2*time.Minute, what, ready)
+}
+
+// Within calls ready until it returns nil. Between calls it waits for 10 ms, and the
+// longer the more it has waited already (see Pause). After limit it fails the test with
+// what was waited for and ready's last error.
+func Within(t testing.TB, limit time.Duration, what string, ready func() error) {
 	t.Helper()
 	deadline, first := time.After(limit), time.Now()
 	for {

@@ -52,7 +52,7 @@ func TestName(t *testing.T) {
 
 func TestEventually(t *testing.T) {
 	tries := 0
-	kubetest.Eventually(t, time.Minute, "the third try", func() error {
+	kubetest.Eventually(t, "the third try", func() error {
 		if tries++; tries < 3 {
 			return errors.New("not yet")
 		}

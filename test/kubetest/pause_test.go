@@ -23,7 +23,7 @@ func TestEventuallyLooksLess(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, looks := time.Now(), 0
-			kubetest.Eventually(t, time.Minute, "it", func() error {
+			kubetest.Eventually(t, "it", func() error {
 				looks++
 				time.Sleep(2 * time.Millisecond) // what a look takes
 				if time.Since(began) < c.comes {

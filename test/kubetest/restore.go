@@ -70,7 +70,7 @@ func (r *Restorable) restart(t testing.TB, between func() error) {
 		t.Logf("kubetest: the control plane was killed: %v", err)
 	}
 	for _, address := range []string{plane.APIServer.SecureServing.URL("https", "").Host, plane.Etcd.URL.Host} {
-		Eventually(t, patience, address+" to be free", func() error {
+		Eventually(t, address+" to be free", func() error {
 			c, err := net.Dial("tcp", address)
 			if err != nil {
 				return nil
