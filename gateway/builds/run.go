@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/builds/store"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
@@ -142,7 +143,7 @@ func (r *runner) startBuilder(ctx context.Context) (*v1alpha1.Sandbox, *corev1.P
 			return nil, nil, errors.New("the controller has made no pool for the builder; ask its log")
 		}
 	}
-	id := restapi.NewID()
+	id := sandboxid.New()
 	r.builder = id
 	_, err := r.o.Sandboxes.Create(ctx, restapi.NewSandbox{
 		ID: id, Namespace: r.caller.Namespace, Team: r.caller.Team, KeyID: r.caller.KeyID, Pool: pool,

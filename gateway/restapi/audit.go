@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/gateway/restapi/routes"
 )
 
 type metrics struct {
@@ -51,12 +53,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 // expect makes the counters of failures of each route before the first one: a rate
 // misses the event that a series begins with.
-func (m *metrics) expect(t *router) {
-	for _, routes := range t.routes {
-		for _, rt := range routes {
-			for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
-				m.requests.WithLabelValues(rt.name(), statusLabel(status))
-			}
+func (m *metrics) expect(all []*routes.Route) {
+	for _, rt := range all {
+		for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+			m.requests.WithLabelValues(rt.Name(), statusLabel(status))
 		}
 	}
 }
@@ -67,15 +67,15 @@ func (m *metrics) expect(t *router) {
 func (s *Server) observe(w *recorder, r *http.Request, c *call) {
 	name, took := "none", time.Since(c.started)
 	if c.route != nil {
-		name = c.route.name()
+		name = c.route.Name()
 	}
 	s.metrics.requests.WithLabelValues(name, statusLabel(w.status)).Inc()
 	s.metrics.duration.WithLabelValues(name).Observe(took.Seconds())
-	if c.route == nil || !c.route.mutates() || c.quiet {
+	if c.route == nil || !c.route.Mutates() || c.quiet {
 		return
 	}
 	s.o.Log.LogAttrs(r.Context(), slog.LevelInfo, "audit",
-		slog.String("method", c.route.method), slog.String("route", c.route.path),
+		slog.String("method", c.route.Method), slog.String("route", c.route.Path),
 		slog.String("team", c.owner.Team), slog.String("namespace", c.owner.Namespace),
 		slog.String("key", c.owner.KeyID), slog.String("sandbox", c.sandboxID),
 		slog.Int("status", w.status), slog.Duration("duration", took))

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
 )
 
 // Each request that may change something leaves one line that says who did what;
@@ -19,7 +21,7 @@ func TestAuditAndMetrics(t *testing.T) {
 	f := newFake()
 	s := newServer(t, f, func(o *Options) {
 		o.Log, o.Registerer = slog.New(slog.NewJSONHandler(&log, nil)), reg
-		o.BadKeyLimit = Limit{PerSecond: 1e-9, Burst: 1}
+		o.BadKeyLimit = ratelimit.Limit{PerSecond: 1e-9, Burst: 1}
 	})
 	made := idOf(t, createWith(t, s, "/v2/sandboxes", keyA, "idem-hunter2", `{"templateID":"base","envVars":{"P":"hunter2"},"metadata":{"m":"hunter2"}}`))
 	ask(t, s, "GET", "/sandboxes/"+idA, keyA, "")

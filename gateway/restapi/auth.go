@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
 )
 
 // authenticate finds the owner of the request's API key and counts the request against
@@ -37,11 +39,11 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 
 // count counts n requests against the limit of the call's key.
 func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
-	budget := s.keys.takeN(c.owner.name(), n)
-	budget.describe(w.Header())
-	if !budget.ok {
+	budget := s.keys.TakeN(c.owner.name(), n)
+	describeBudget(w.Header(), budget)
+	if !budget.OK {
 		c.quiet = true // it has changed nothing, and there can be any number
-		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests with this API key.", retryAfter: budget.wait}
+		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests with this API key.", retryAfter: budget.Wait}
 	}
 	return nil
 }
@@ -59,18 +61,18 @@ func KeyOf(ctx context.Context) string {
 }
 
 func (s *Server) badKey(r *http.Request, c *call, message string) error {
-	if budget := s.badKeys.take(sourceOf(r)); !budget.ok {
+	if budget := s.badKeys.Take(sourceOf(r)); !budget.OK {
 		c.quiet = true
-		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests without a valid API key.", retryAfter: budget.wait}
+		return &refusal{status: http.StatusTooManyRequests, message: "Too many requests without a valid API key.", retryAfter: budget.Wait}
 	}
 	return refuse(http.StatusUnauthorized, message)
 }
 
-// describe sets the headers that show a client its budget.
-func (b budget) describe(h http.Header) {
-	h.Set("RateLimit-Limit", strconv.Itoa(b.burst))
-	h.Set("RateLimit-Remaining", strconv.Itoa(b.left))
-	h.Set("RateLimit-Reset", seconds(max(b.full, time.Second)))
+// describeBudget sets the headers that show a client its budget.
+func describeBudget(h http.Header, b ratelimit.Budget) {
+	h.Set("RateLimit-Limit", strconv.Itoa(b.Burst))
+	h.Set("RateLimit-Remaining", strconv.Itoa(b.Left))
+	h.Set("RateLimit-Reset", seconds(max(b.Full, time.Second)))
 }
 
 // sourceOf names where a request comes from: the connection's other end, or what

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
 )
 
 const (
@@ -138,7 +139,7 @@ func TestUpload(t *testing.T) {
 		t.Fatalf("the URL is %s", url)
 	}
 	path := strings.TrimPrefix(url, "https://example.com")
-	content := strings.Repeat("x", 2*maxBody) + "\xff" // more than other bodies, and no text
+	content := strings.Repeat("x", 2*requestbody.Max) + "\xff" // more than other bodies, and no text
 	if w := ask(t, s, "PUT", path, "", content); w.Code != 200 || b.uploaded != content {
 		t.Errorf("%d %s, %d bytes were uploaded", w.Code, w.Body, len(b.uploaded))
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // What chapter 1 of the contract says of each request: status, headers, and parts
@@ -260,7 +262,7 @@ func TestCreateAsksForWhatWasAsked(t *testing.T) {
 	ask(t, s, "POST", "/v2/sandboxes", keyA,
 		`{"templateID":"default","timeout":600,"metadata":{"m":"1"},"envVars":{"E":"2"},"network":{"allowPublicTraffic":false}}`)
 	n := f.made[0]
-	if !generated.MatchString(n.ID) || n.Namespace != "a" || n.Team != "a" || n.Pool != "base" || n.Metadata["m"] != "1" ||
+	if !sandboxid.Generated(n.ID) || n.Namespace != "a" || n.Team != "a" || n.Pool != "base" || n.Metadata["m"] != "1" ||
 		n.Env["E"] != "2" || !n.Private || !n.Secure {
 		t.Errorf("asked for %+v", n)
 	}

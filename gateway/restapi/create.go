@@ -1,13 +1,18 @@
 package restapi
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // A create:
@@ -77,7 +82,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, n *api.NewSandbo
 			}
 			return answer, err
 		}
-		return s.answers.once(r.Context(), c.owner, *key, hash, func() ([]byte, error) {
+		return s.answers.Once(r.Context(), c.owner.Namespace+"/"+c.owner.Team, *key, hash, func() ([]byte, error) {
 			return s.make(r.Context(), c, n)
 		})
 	}()
@@ -116,7 +121,7 @@ func (s *Server) make(ctx context.Context, c *call, n *api.NewSandbox) ([]byte, 
 		return nil, err
 	}
 	made := NewSandbox{
-		ID: NewID(), Namespace: c.owner.Namespace, Team: c.owner.Team, KeyID: c.owner.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
+		ID: sandboxid.New(), Namespace: c.owner.Namespace, Team: c.owner.Team, KeyID: c.owner.KeyID, Snapshot: snapshot, SandboxEnv: template.SandboxEnv, Pool: template.Pool,
 		Metadata: mapOf(n.Metadata), Env: mapOf(n.EnvVars),
 		Private: isPrivate(n), Secure: *n.Secure, Egress: egress, Lifetime: timeout,
 	}
@@ -184,4 +189,24 @@ func mapOf[M ~map[string]string](m *M) map[string]string {
 		return nil
 	}
 	return *m
+}
+
+// decodeAndHash reads the body into into and returns a hash of the path and of
+// what the body says, whatever its spaces and the order of its fields.
+func decodeAndHash(r *http.Request, into any) ([sha256.Size]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("read a body from memory: %w", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if err := decode(r, into); err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	numbers := json.NewDecoder(bytes.NewReader(body))
+	numbers.UseNumber()
+	var says any
+	if err := numbers.Decode(&says); err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("read a body for the second time: %w", err)
+	}
+	return sha256.Sum256(append(encode(says), r.URL.Path...)), nil
 }

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // cursor is the last sandbox of a page, and the version of the list it was in. The
@@ -52,7 +54,7 @@ func parseCursor(token string, ascending bool) (*cursor, error) {
 	rest, marked := strings.CutSuffix(rest, ascendingMark)
 	at, id, found := strings.Cut(rest, "__")
 	started, err := time.Parse(time.RFC3339Nano, at)
-	if !found || err != nil || !idPattern.MatchString(id) || versioned && !versionPattern.MatchString(version) {
+	if !found || err != nil || !sandboxid.Valid(id) || versioned && !versionPattern.MatchString(version) {
 		return nil, malformed
 	}
 	if marked != ascending {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
+	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
 )
 
 // statusClientGone is what the metrics show of a request whose client left.
@@ -62,7 +64,7 @@ func notFound(sandboxID string) *refusal {
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.refusalOf(r, err)
 	if e.unsupported != "" {
-		s.metrics.unsupported.WithLabelValues(callOf(r).route.name(), e.unsupported).Inc()
+		s.metrics.unsupported.WithLabelValues(callOf(r).route.Name(), e.unsupported).Inc()
 	}
 	if e.retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(e.retryAfter))
@@ -78,13 +80,18 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	var e *refusal
 	var refused *RefusedBuildError
+	var wrong *requestbody.Error
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &wrong):
+		return refuse(wrong.Status, wrong.Message)
 	case errors.As(err, &refused):
 		return refuse(http.StatusBadRequest, refused.Reason)
 	case r.Context().Err() != nil:
 		return refuse(statusClientGone, "The client closed the request.")
+	case errors.Is(err, idempotency.ErrKeyReused):
+		return refuse(http.StatusConflict, "The Idempotency-Key was used with another request.")
 	case errors.Is(err, ErrOutcomeUnknown):
 		// Answered after the switch; what else it wraps does not count.
 	case errors.Is(err, ErrPausing): // ErrPausing and ErrResuming wrap ErrNotFound, so they come first
@@ -141,7 +148,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(http.StatusGatewayTimeout, "This took too long and was given up.")
 	}
 	id := rand.Text()
-	s.o.Log.Error("a request to the REST API failed", "id", id, "route", callOf(r).route.name(), "err", err)
+	s.o.Log.Error("a request to the REST API failed", "id", id, "route", callOf(r).route.Name(), "err", err)
 	switch e = internal(id); {
 	case errors.Is(err, ErrOutcomeUnknown):
 		e.noRetry = true

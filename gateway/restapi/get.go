@@ -50,7 +50,7 @@ func (s *Server) unsupported(message string) http.HandlerFunc {
 				return
 			}
 		}
-		s.metrics.unsupported.WithLabelValues(callOf(r).route.name(), allOfIt).Inc()
+		s.metrics.unsupported.WithLabelValues(callOf(r).route.Name(), allOfIt).Inc()
 		s.fail(w, r, refuse(http.StatusNotImplemented, message))
 	}
 }

@@ -2,8 +2,6 @@ package restapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
 )
 
 const base = `{"templateID":"base"}`
@@ -51,7 +50,7 @@ func TestOneKeyOneSandbox(t *testing.T) {
 		}
 		close(proceed)
 		wg.Wait()
-		time.Sleep(answerLifetime - time.Second)
+		time.Sleep(idempotency.Lifetime - time.Second)
 		answers = append(answers, idOf(t, createWith(t, s, "/v2/sandboxes", keyA, "one", `{ "templateID" : "base" }`)))
 		for _, id := range answers {
 			if id != answers[0] || id == "" {
@@ -186,31 +185,5 @@ func TestPanicFreesTheKey(t *testing.T) {
 	f.create = nil
 	if w := createWith(t, s, "/v2/sandboxes", keyA, "k", base); w.Code != 201 {
 		t.Errorf("afterwards: %d", w.Code)
-	}
-}
-
-func TestAnswersAreBounded(t *testing.T) {
-	a := newAnswers()
-	run := func(team, key string) (body string) {
-		got, err := a.once(t.Context(), KeyOwner{Team: team}, key, [32]byte{}, func() ([]byte, error) { return []byte(team + key), nil })
-		return fmt.Sprint(string(got), err)
-	}
-	for i := range answersPerTeam + 5 {
-		run("big", fmt.Sprint(i))
-	}
-	run("small", "x")
-	team, _ := a.done.Get("/big")
-	if team.Len() != answersPerTeam || len(a.running) != 0 || a.done.Len() != 2 {
-		t.Errorf("kept %d answers, %d running, %d teams", team.Len(), len(a.running), a.done.Len())
-	}
-	_, err := a.once(t.Context(), KeyOwner{Team: "small"}, "x", [32]byte{1}, func() ([]byte, error) { return nil, errors.New("run") })
-	if err == nil || err.Error() != keyReused {
-		t.Errorf("the small team's answer is gone: %v", err)
-	}
-	for i := range teamsWithAnswers + 5 {
-		run(fmt.Sprint(i), "x")
-	}
-	if n := a.done.Len(); n != teamsWithAnswers {
-		t.Errorf("%d teams", n)
 	}
 }

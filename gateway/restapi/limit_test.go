@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
 )
 
 func get(t *testing.T, s *Server, key, remote string, forwarded ...string) *httptest.ResponseRecorder {
@@ -23,7 +25,7 @@ func get(t *testing.T, s *Server, key, remote string, forwarded ...string) *http
 // another key has its own.
 func TestKeyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, newFake(), func(o *Options) { o.KeyLimit = Limit{PerSecond: 0.5, Burst: 3} })
+		s := newServer(t, newFake(), func(o *Options) { o.KeyLimit = ratelimit.Limit{PerSecond: 0.5, Burst: 3} })
 		for left := 2; left >= 0; left-- {
 			w := get(t, s, keyA, "")
 			if w.Code != 200 || w.Header().Get("RateLimit-Limit") != "3" || w.Header().Get("RateLimit-Remaining") != fmt.Sprint(left) {
@@ -53,7 +55,7 @@ func TestKeyLimit(t *testing.T) {
 // from the same source works on.
 func TestBadKeyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, newFake(), func(o *Options) { o.BadKeyLimit = Limit{PerSecond: 1, Burst: 2} })
+		s := newServer(t, newFake(), func(o *Options) { o.BadKeyLimit = ratelimit.Limit{PerSecond: 1, Burst: 2} })
 		codes := func(n int, key, remote string, forwarded ...string) (got []int) {
 			for i := range n {
 				f := append([]string{fmt.Sprintf("9.9.9.%d", i)}, forwarded...) // the client's own, each time another
@@ -85,15 +87,4 @@ func TestBadKeyLimit(t *testing.T) {
 			t.Errorf("a second later: %s", got)
 		}
 	})
-}
-
-// Sources that come and go take no more memory than a fixed number of them.
-func TestLimitersAreBounded(t *testing.T) {
-	l := newLimiters(Limit{PerSecond: 1, Burst: 1})
-	for i := range maxLimiters + 100 {
-		l.take(fmt.Sprint(i))
-	}
-	if n := l.all.Len(); n != maxLimiters {
-		t.Errorf("%d limiters", n)
-	}
 }

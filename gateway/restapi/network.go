@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // UpdateSandboxNetwork is PUT /sandboxes/{sandboxID}/network: the rules become
@@ -41,7 +42,7 @@ func (s *Server) updateNetwork(r *http.Request) error {
 	}
 	// An ID that was not generated may be used again, by a sandbox that would get these
 	// rules.
-	if egress.Restricted() && !generated.MatchString(sandbox.ID) {
+	if egress.Restricted() && !sandboxid.Generated(sandbox.ID) {
 		return refuse(http.StatusBadRequest, "denyOut, allow_internet_access: a sandbox that a first request made can have no network rules")
 	}
 	return s.o.Sandboxes.SetEgress(r.Context(), sandbox.Namespace, sandbox.ID, egress)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
 )
 
 // Options configure a Server.
@@ -26,22 +28,16 @@ type Options struct {
 	// Log is slog.Default() if nil. It gets the audit lines too.
 	Log *slog.Logger
 	// KeyLimit bounds the requests of each API key; zero means DefaultKeyLimit.
-	KeyLimit Limit
+	KeyLimit ratelimit.Limit
 	// BadKeyLimit bounds the requests with a wrong key or none from each source;
 	// zero means DefaultBadKeyLimit.
-	BadKeyLimit Limit
-}
-
-// Limit is a rate and what may come at once.
-type Limit struct {
-	PerSecond float64
-	Burst     int
+	BadKeyLimit ratelimit.Limit
 }
 
 // The limits of a Server that was given none.
 var (
-	DefaultKeyLimit    = Limit{PerSecond: 200, Burst: 1000}
-	DefaultBadKeyLimit = Limit{PerSecond: 1, Burst: 20}
+	DefaultKeyLimit    = ratelimit.Limit{PerSecond: 200, Burst: 1000}
+	DefaultBadKeyLimit = ratelimit.Limit{PerSecond: 1, Burst: 20}
 )
 
 func (o *Options) complete() error {
@@ -54,13 +50,13 @@ func (o *Options) complete() error {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.KeyLimit == (Limit{}) {
+	if o.KeyLimit == (ratelimit.Limit{}) {
 		o.KeyLimit = DefaultKeyLimit
 	}
-	if o.BadKeyLimit == (Limit{}) {
+	if o.BadKeyLimit == (ratelimit.Limit{}) {
 		o.BadKeyLimit = DefaultBadKeyLimit
 	}
-	for _, l := range []Limit{o.KeyLimit, o.BadKeyLimit} {
+	for _, l := range []ratelimit.Limit{o.KeyLimit, o.BadKeyLimit} {
 		if l.PerSecond <= 0 || l.Burst < 1 {
 			return errors.New("REST API: a limit needs a rate above 0 and a burst of at least 1")
 		}

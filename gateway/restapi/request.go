@@ -5,17 +5,25 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/json"
+
+	"github.com/sandlane/sandlane/gateway/restapi/cors"
+	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
+	"github.com/sandlane/sandlane/gateway/restapi/routes"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // call is what is known of one request. Only its own goroutine touches it.
 type call struct {
 	started   time.Time
-	route     *route // nil until found
+	route     *routes.Route // nil until found
 	params    map[string]string
 	owner     KeyOwner // zero until authenticated
 	sandboxID string   // "" until known
@@ -61,12 +69,12 @@ func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 		}
 		s.observe(w, r, c)
 	}()
-	allowOrigins(w.Header())
+	cors.Allow(w.Header())
 	if r.Method == http.MethodOptions {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	rt, params, methods := s.router.find(r.Method, r.URL.EscapedPath())
+	rt, params, methods := s.router.Find(r.Method, r.URL.EscapedPath())
 	switch {
 	case rt == nil && len(methods) == 0:
 		s.fail(w, r, refuse(http.StatusNotFound, "There is no such path in this API."))
@@ -85,24 +93,24 @@ func (s *Server) serveHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	rt.handle(w, r)
+	rt.Handle(w, r)
 }
 
 // prepare does what comes before every handler.
 func (s *Server) prepare(w http.ResponseWriter, r *http.Request, c *call) error {
-	if needsKey(c.route.operation) {
+	if needsKey(c.route.Operation) {
 		if err := s.authenticate(w, r, c); err != nil {
 			return err
 		}
 	}
-	if !isStreamed(c.route.operation) {
-		if err := s.readBody(w, r); err != nil {
+	if !isStreamed(c.route.Operation) {
+		if err := requestbody.Read(w, r); err != nil {
 			return err
 		}
 	}
 	if id, named := c.params["sandboxID"]; named {
 		var ok bool
-		if c.sandboxID, ok = shortID(id); !ok {
+		if c.sandboxID, ok = sandboxid.Short(id); !ok {
 			return refuse(http.StatusBadRequest, "Invalid sandbox ID")
 		}
 	}
@@ -120,4 +128,22 @@ func (s *Server) panicked(w *recorder, r *http.Request, p any) {
 		panic(http.ErrAbortHandler)
 	}
 	s.fail(w, r, internal(id))
+}
+
+// decode reads the validated body into into; an empty one leaves it as it is. Names
+// count as they are written, as in openapi.yaml against which the body was checked:
+// the decoder of the standard library would take "Timeout" for "timeout", unchecked.
+func decode(r *http.Request, into any) error {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("read a body from memory: %w", err)
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, into); err != nil {
+		// The decoder's text may repeat what the body says; it is not passed on.
+		return refuse(http.StatusBadRequest, "The request's body is not what this operation takes.")
+	}
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
 )
 
 // serve runs a server on a unix socket, as Envoy sees it, until the test ends.
@@ -64,16 +66,16 @@ func post(headers, body string) string {
 func TestBodies(t *testing.T) {
 	patient, _, _ := serve(t, newServer(t, newFake(), nil))
 	s := newServer(t, newFake(), nil)
-	s.timeouts.body = 50 * time.Millisecond
+	s.timeouts.Body = 50 * time.Millisecond
 	impatient, _, _ := serve(t, s)
-	big := strings.Repeat("x", maxBody)
+	big := strings.Repeat("x", requestbody.Max)
 	for _, c := range []struct {
 		what, request string
 		status        int
 	}{
 		{"chunked", post("Transfer-Encoding: chunked\r\n", "a\r\n{\"template\r\nb\r\nID\":\"base\"}\r\n0\r\n\r\n"), 201},
 		{"of known length", post("Content-Length: 21\r\n", base), 201},
-		{"too long by its length", post(fmt.Sprintf("Content-Length: %d\r\n", maxBody+1), ""), 413},
+		{"too long by its length", post(fmt.Sprintf("Content-Length: %d\r\n", requestbody.Max+1), ""), 413},
 		{"too long in chunks", post("Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n1\r\nx\r\n", len(big), big)), 413},
 		{"that does not come", post("Content-Length: 21\r\n", "{"), 408},
 		{"that does not come, and a wrong key", strings.Replace(post("Content-Length: 21\r\n", "{"), keyA, "e2b_1", 1), 401},
@@ -105,7 +107,7 @@ func TestCreateOutlastsTheBodyDeadline(t *testing.T) {
 		}
 	}
 	s := newServer(t, f, nil)
-	s.timeouts.body, s.timeouts.header = 20*time.Millisecond, 20*time.Millisecond
+	s.timeouts.Body, s.timeouts.Header = 20*time.Millisecond, 20*time.Millisecond
 	dial, _, _ := serve(t, s)
 	if status, body := send(t, dial(), post("Content-Length: 21\r\n", base)); status != 201 {
 		t.Errorf("%d %s", status, body)
@@ -150,9 +152,9 @@ func TestStop(t *testing.T) {
 				}
 			}
 			s := newServer(t, f, nil)
-			s.timeouts.finish = time.Minute
+			s.timeouts.Finish = time.Minute
 			if !finishes {
-				s.timeouts.finish = 10 * time.Millisecond
+				s.timeouts.Finish = 10 * time.Millisecond
 			}
 			dial, stop, ended := serve(t, s)
 			conn := dial()

@@ -1,7 +1,9 @@
 package restapi
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -9,6 +11,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/httpserver"
+	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
+	"github.com/sandlane/sandlane/gateway/restapi/routes"
 )
 
 // A request:
@@ -23,16 +29,16 @@ import (
 // Server answers the REST API. It is safe for concurrent use.
 type Server struct {
 	o       Options
-	router  *router
+	router  *routes.Router
 	metrics *metrics
-	keys    *limiters // by identity
-	badKeys *limiters // by source
-	answers *answers
+	keys    *ratelimit.Limiters // by identity
+	badKeys *ratelimit.Limiters // by source
+	answers *idempotency.Answers
 	pauses  singleflight.Group // by namespace, ID and mode
 	resumes singleflight.Group // by namespace and ID
 	// logLimit is for warnings that a client can cause in numbers.
 	logLimit rate.Sometimes
-	timeouts
+	timeouts httpserver.Timeouts // a field, so that tests need not wait for them
 }
 
 var _ api.ServerInterface = (*Server)(nil)
@@ -52,11 +58,11 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o:        o,
-		router:   &router{doc: doc, routes: map[int][]*route{}},
+		router:   routes.New(doc),
 		metrics:  m,
-		keys:     newLimiters(o.KeyLimit),
-		badKeys:  newLimiters(o.BadKeyLimit),
-		answers:  newAnswers(),
+		keys:     ratelimit.New(o.KeyLimit),
+		badKeys:  ratelimit.New(o.BadKeyLimit),
+		answers:  idempotency.New(),
 		logLimit: rate.Sometimes{Interval: time.Second},
 		timeouts: defaultTimeouts,
 	}
@@ -64,7 +70,7 @@ func NewServer(o Options) (*Server, error) {
 		BaseRouter:       s.router,
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { s.fail(w, r, refuse(400, err.Error())) },
 	})
-	s.metrics.expect(s.router)
+	s.metrics.expect(s.router.All())
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if isUnsupported(op) {
@@ -77,3 +83,23 @@ func NewServer(o Options) (*Server, error) {
 
 // Handler is the API without a listener.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
+
+var defaultTimeouts = httpserver.Timeouts{
+	Header: 5 * time.Second,
+	Body:   15 * time.Second,
+	// A create has answered by then, and a client that does not read its answer is cut off.
+	Write:  createDeadline + 25*time.Second,
+	Idle:   2 * time.Minute,
+	Finish: 10 * time.Second,
+	Abort:  5 * time.Second,
+}
+
+// Serve answers on l, which it closes, until ctx ends. It then takes no more connections
+// and lets requests end; those that do not are cancelled, so that a create undoes what it
+// made. It returns nil when it was stopped by ctx.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := httpserver.Serve(ctx, l, s.Handler(), s.timeouts, s.o.Log); err != nil {
+		return fmt.Errorf("REST API: %w", err)
+	}
+	return nil
+}

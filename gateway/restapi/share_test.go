@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
 )
 
 // brokenMetrics has no metrics of any sandbox, and notes whose requests it gets.
@@ -38,7 +40,7 @@ func idsFrom(first, n int) string {
 func TestBatchIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &brokenMetrics{fake: newFake()}
-		s := newServer(t, f.fake, func(o *Options) { o.Sandboxes, o.KeyLimit = f, Limit{PerSecond: 1, Burst: 10} })
+		s := newServer(t, f.fake, func(o *Options) { o.Sandboxes, o.KeyLimit = f, ratelimit.Limit{PerSecond: 1, Burst: 10} })
 		for _, c := range []struct {
 			key, ids string
 			code     int
@@ -71,7 +73,7 @@ func TestFloodOfLinesIsLimited(t *testing.T) {
 		var log bytes.Buffer
 		f := &brokenMetrics{fake: newFake()}
 		s := newServer(t, f.fake, func(o *Options) {
-			o.Sandboxes, o.Log, o.KeyLimit = f, slog.New(slog.NewTextHandler(&log, nil)), Limit{PerSecond: 1, Burst: 250}
+			o.Sandboxes, o.Log, o.KeyLimit = f, slog.New(slog.NewTextHandler(&log, nil)), ratelimit.Limit{PerSecond: 1, Burst: 250}
 		})
 		lines := func() int {
 			defer log.Reset()

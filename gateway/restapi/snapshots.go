@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // snapshotTimeout bounds a snapshot. SDKs give up after 60 s.
@@ -198,7 +199,7 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 	id, name := "", ""
 	if params.SandboxID != nil && *params.SandboxID != "" {
 		var ok bool
-		if id, ok = shortID(*params.SandboxID); !ok {
+		if id, ok = sandboxid.Short(*params.SandboxID); !ok {
 			return nil, refuse(http.StatusBadRequest, "sandboxID: Invalid sandbox ID")
 		}
 	}
@@ -257,7 +258,7 @@ func (s *Server) snapshotsOf(ctx context.Context, caller KeyOwner, text string) 
 	if err != nil || !ref.ofTeam(caller.Team) {
 		return nil, ErrNoSnapshot
 	}
-	if ref.tag == "" && idPattern.MatchString(ref.name) {
+	if ref.tag == "" && sandboxid.Valid(ref.name) {
 		snapshot, err := s.o.Snapshots.Get(ctx, caller.Namespace, ref.name)
 		if !errors.Is(err, ErrNoSnapshot) {
 			return []Snapshot{snapshot}, err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
 // usageAtOnce bounds how many sandboxes one request asks at the same time.
@@ -48,7 +49,7 @@ func (s *Server) ListSandboxesMetrics(w http.ResponseWriter, r *http.Request, pa
 	namespace := c.owner.Namespace
 	ids := make([]string, 0, len(params.SandboxIds))
 	for _, named := range params.SandboxIds {
-		id, ok := shortID(named)
+		id, ok := sandboxid.Short(named)
 		if !ok {
 			s.fail(w, r, refuse(http.StatusBadRequest, "sandbox_ids: Invalid sandbox ID"))
 			return

@@ -13,6 +13,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/sandlane/sandlane/gateway/restapi/routes"
 )
 
 var validation = &openapi3filter.Options{
@@ -31,16 +33,16 @@ func (s *Server) validate(r *http.Request, c *call) error {
 		Request:    r,
 		PathParams: c.params,
 		Route: &routers.Route{
-			Spec: s.router.doc, Path: c.route.path, PathItem: c.route.item,
-			Method: c.route.method, Operation: c.route.operation,
+			Spec: s.router.Doc, Path: c.route.Path, PathItem: c.route.Item,
+			Method: c.route.Method, Operation: c.route.Operation,
 		},
 		Options: validation,
 	})
 	if err != nil {
 		return refuse(http.StatusBadRequest, describe(err))
 	}
-	if asksForMore(r, c.route.operation) {
-		s.metrics.unsupported.WithLabelValues(c.route.name(), otherField).Inc()
+	if asksForMore(r, c.route.Operation) {
+		s.metrics.unsupported.WithLabelValues(c.route.Name(), otherField).Inc()
 	}
 	return nil
 }
@@ -97,12 +99,12 @@ func properties(schema *openapi3.Schema) openapi3.Schemas {
 
 // validateQuery refuses a query of which net/http would leave out a part. Without its filter
 // a list would show, and its client perhaps end, sandboxes that were not meant.
-func validateQuery(r *http.Request, rt *route) error {
+func validateQuery(r *http.Request, rt *routes.Route) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return refuse(http.StatusBadRequest, "The query cannot be parsed: it has an escape that is none, or a semicolon that is not escaped.")
 	}
-	for _, p := range rt.operation.Parameters {
+	for _, p := range rt.Operation.Parameters {
 		if p.Value.In == openapi3.ParameterInQuery && len(query[p.Value.Name]) > 1 {
 			return refuse(http.StatusBadRequest, p.Value.Name+": must be there once")
 		}
