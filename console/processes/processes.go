@@ -1,12 +1,15 @@
 package processes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
-	"strconv"
-	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // Process is one gateway or controller, or another process of an installation.
@@ -97,28 +100,28 @@ func Ask(ctx context.Context, all []Process) map[string]Metrics {
 
 // Parse reads a gateway's metrics and, if they could be read, its Envoy's.
 func Parse(gateway, envoy []byte) Metrics {
-	v := values(gateway)
-	held, found := v["sandlane_controlplane_lease_held"]
-	if !found {
+	own := families(gateway)
+	held := own["sandlane_controlplane_lease_held"]
+	if held == nil {
 		return unknown(errors.New("its metrics are not a gateway's"))
 	}
-	m := Metrics{Held: held == 1, FastPath: FastOff, CertificateDays: -1}
-	if trusted, found := v["sandlane_fastpath_trusted"]; found {
+	m := Metrics{Held: value(held) == 1, FastPath: FastOff, CertificateDays: -1}
+	if trusted := own["sandlane_fastpath_trusted"]; trusted != nil {
 		m.FastPath = FastWaiting
-		if trusted == 1 {
+		if value(trusted) == 1 {
 			m.FastPath = FastOn
 		}
 	}
-	m.Routes = int(v["sandlane_routecache_entries"])
-	m.Waiting = int(v["sandlane_limits_waiting_requests"])
-	m.StoreFull = v["sandlane_snapshot_store_full"] == 1
-	m.FencesBehind = int(v["sandlane_routecache_refused_addresses"])
-	if n := v["sandlane_routecache_fence_seconds_count"]; n > 0 {
-		m.FenceMean = time.Duration(v["sandlane_routecache_fence_seconds_sum"] / n * float64(time.Second))
+	m.Routes = int(value(own["sandlane_routecache_entries"]))
+	m.Waiting = int(value(own["sandlane_limits_waiting_requests"]))
+	m.StoreFull = value(own["sandlane_snapshot_store_full"]) == 1
+	m.FencesBehind = int(value(own["sandlane_routecache_refused_addresses"]))
+	if fences := plain(own["sandlane_routecache_fence_seconds"]).GetHistogram(); fences.GetSampleCount() > 0 {
+		m.FenceMean = time.Duration(fences.GetSampleSum() / float64(fences.GetSampleCount()) * float64(time.Second))
 	}
 	// Envoy says the largest 32-bit number where it has no certificate.
-	if days, found := values(envoy)["envoy_server_days_until_first_cert_expiring"]; found && days < math.MaxInt32 {
-		m.CertificateDays = int(days)
+	if days := families(envoy)["envoy_server_days_until_first_cert_expiring"]; days != nil && value(days) < math.MaxInt32 {
+		m.CertificateDays = int(value(days))
 	}
 	return m
 }
@@ -127,18 +130,26 @@ func unknown(err error) Metrics {
 	return Metrics{Err: err, FastPath: FastUnknown, CertificateDays: -1}
 }
 
-// values are those of the metrics without labels, in Prometheus' text format. Envoy writes
-// empty braces.
-func values(text []byte) map[string]float64 {
-	all := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, found := strings.Cut(strings.TrimSpace(line), " ")
-		if !found || strings.HasPrefix(name, "#") {
-			continue
-		}
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			all[strings.TrimSuffix(name, "{}")] = v
+// families are the metrics of a text in Prometheus' format, by name: those before the first line
+// that breaks the format.
+func families(text []byte) map[string]*dto.MetricFamily {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	all, _ := parser.TextToMetricFamilies(bytes.NewReader(text))
+	return all
+}
+
+// plain returns the metric of a family that has no labels; nil if there is none.
+func plain(f *dto.MetricFamily) *dto.Metric {
+	for _, m := range f.GetMetric() {
+		if len(m.GetLabel()) == 0 {
+			return m
 		}
 	}
-	return all
+	return nil
+}
+
+// value is that of a gauge, a counter or a metric without a type; the others are 0.
+func value(f *dto.MetricFamily) float64 {
+	m := plain(f)
+	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }

@@ -27,8 +27,10 @@ func TestAsk(t *testing.T) {
 	}
 	all := []processes.Process{
 		gateway("on", "# HELP x y\nsandlane_controlplane_lease_held 1\nsandlane_fastpath_trusted 1\nsandlane_routecache_entries 7\n"+
-			"sandlane_limits_waiting_requests 2\nsandlane_routecache_refused_addresses 3\nsandlane_routecache_fence_seconds_bucket{le=\"1\"} 4\n"+
-			"sandlane_snapshot_store_full 1\nsandlane_routecache_fence_seconds_sum 0.02\nsandlane_routecache_fence_seconds_count 4\n", "envoy_server_days_until_first_cert_expiring{} 5\n"),
+			"sandlane_limits_waiting_requests 2\nsandlane_routecache_refused_addresses 3\nsandlane_snapshot_store_full{of=\"another\"} 0\n"+
+			"sandlane_snapshot_store_full 1\n# TYPE sandlane_routecache_fence_seconds histogram\nsandlane_routecache_fence_seconds_bucket{le=\"1\"} 4\n"+
+			"sandlane_routecache_fence_seconds_bucket{le=\"+Inf\"} 4\nsandlane_routecache_fence_seconds_sum 0.02\nsandlane_routecache_fence_seconds_count 4\n",
+			"envoy_server_days_until_first_cert_expiring{} 5\n"),
 		gateway("waiting", "sandlane_controlplane_lease_held 0\nsandlane_fastpath_trusted 0\n", "envoy_server_days_until_first_cert_expiring{} 4294967295\n"),
 		gateway("off", "sandlane_controlplane_lease_held 1\n", ""),
 		gateway("away", "", ""),
