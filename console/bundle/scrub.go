@@ -12,6 +12,7 @@ const leftOut = "(left out)"
 // secretFields are left out wherever they stand in an object.
 var secretFields = map[string]bool{
 	"command": true, "args": true, "postStartHooks": true, "httpHeaders": true, "volumeAttributes": true, "options": true, "token": true,
+	"startCommand": true, "readyCommand": true, "log": true, // of a TemplateBuild
 }
 
 // scrub returns an object's JSON without what may be a secret of a user.

@@ -45,6 +45,7 @@ func kinds(systemNamespace string) []kind {
 	pools := func() client.ObjectList { return &v1alpha1.SandboxPoolList{} }
 	envs := func() client.ObjectList { return &v1alpha1.SandboxEnvList{} }
 	templates := func() client.ObjectList { return &v1alpha1.SandboxTemplateList{} }
+	builds := func() client.ObjectList { return &v1alpha1.TemplateBuildList{} }
 	checkpoints := func() client.ObjectList { return &v1alpha1.CheckpointList{} }
 	pods := func() client.ObjectList { return &corev1.PodList{} }
 	leases := func() client.ObjectList { return &coordinationv1.LeaseList{} }
@@ -55,6 +56,7 @@ func kinds(systemNamespace string) []kind {
 		{"pools", pools, nil},
 		{"envs", envs, nil},
 		{"templates", templates, nil},
+		{"builds", builds, nil},
 		{"checkpoints", checkpoints, nil},
 		{"pool-pods", pods, []client.ListOption{client.HasLabels{v1alpha1.LabelPool}}},
 		{"system-pods", pods, system},
@@ -83,11 +85,14 @@ func Write(ctx context.Context, from explain.Reader, version string, out io.Writ
 }
 
 // keep leaves out Events of what is no business of this project: it keeps those about its
-// objects and about the pods that were kept before.
+// objects and about the pods that were kept before. Of why a build failed it keeps the
+// beginning: what the build printed may follow.
 func (b *bundle) keep(o runtime.Object) bool {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		b.pods[o.UID] = true
+	case *v1alpha1.TemplateBuild:
+		o.Status.Message, _, _ = strings.Cut(o.Status.Message, ": ")
 	case *corev1.Event:
 		return b.pods[o.InvolvedObject.UID] || strings.HasPrefix(o.InvolvedObject.APIVersion, v1alpha1.GroupVersion.Group+"/")
 	}
@@ -138,13 +143,14 @@ func (b *bundle) objects(api client.Reader, k kind) {
 func (b *bundle) page(name string, list client.ObjectList) {
 	all := []any{}
 	err := meta.EachListItem(list, func(o runtime.Object) error {
+		if !b.keep(o) {
+			return nil
+		}
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
-		if b.keep(o) {
-			all = append(all, scrub(object))
-		}
+		all = append(all, scrub(object))
 		return nil
 	})
 	b.note(name, err)

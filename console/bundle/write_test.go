@@ -26,6 +26,7 @@ type fixed struct {
 	client.Reader
 	pools     []v1alpha1.SandboxPool
 	sandboxes []v1alpha1.Sandbox
+	builds    []v1alpha1.TemplateBuild
 	pods      []corev1.Pod
 	events    []corev1.Event
 }
@@ -36,6 +37,8 @@ func (f fixed) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 		list.Items = f.pools
 	case *v1alpha1.SandboxList:
 		list.Items = f.sandboxes
+	case *v1alpha1.TemplateBuildList:
+		list.Items = f.builds
 	case *corev1.PodList:
 		list.Items = f.pods
 	case *corev1.EventList:
@@ -70,6 +73,14 @@ func TestNoSecretsInABundle(t *testing.T) {
 		sandboxes: []v1alpha1.Sandbox{{ObjectMeta: meta, Spec: v1alpha1.SandboxSpec{
 			Env: "an-env", Metadata: map[string]string{"user": secret}, End: &v1alpha1.End{Message: "token=" + secret},
 		}}},
+		builds: []v1alpha1.TemplateBuild{{
+			ObjectMeta: meta,
+			Spec: v1alpha1.TemplateBuildSpec{Name: "a-template", Recipe: &v1alpha1.TemplateRecipe{
+				From: "registry/base:2", StartCommand: secret, ReadyCommand: "curl -u " + secret,
+				Steps: []v1alpha1.TemplateStep{{Type: v1alpha1.StepEnv, Args: []string{"NAME", secret}}, {Type: v1alpha1.StepRun, Args: []string{"echo " + secret}}},
+			}},
+			Status: v1alpha1.TemplateBuildStatus{Phase: v1alpha1.BuildFailed, Step: "2", Message: "exit status 1: " + secret, Log: []v1alpha1.BuildLogEntry{{Level: "info", Text: secret}}},
+		}},
 		pods: []corev1.Pod{{ObjectMeta: meta, Spec: spec, Status: corev1.PodStatus{Message: "authorization: Bearer " + secret}}},
 		events: []corev1.Event{
 			{Message: "pulled", InvolvedObject: corev1.ObjectReference{UID: "u"}},
@@ -101,7 +112,7 @@ func TestNoSecretsInABundle(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"all is well", "sandlane_metric 1", "API_KEY", "secretKeyRef", "registry/image:1", "10.0.0.9", "an-env", "pulled", "templates: forbidden", "log of other", "v1"} {
+	for _, want := range []string{"all is well", "sandlane_metric 1", "API_KEY", "secretKeyRef", "registry/image:1", "10.0.0.9", "an-env", "a-template", "registry/base:2", "exit status 1", "pulled", "templates: forbidden", "log of other", "v1"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the bundle lacks %q", want)
 		}
