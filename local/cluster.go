@@ -68,6 +68,11 @@ func install(ctx context.Context, api client.Client) error {
 			return fmt.Errorf("create the namespace %s: %w", name, err)
 		}
 	}
+	// The controller manager makes it too, and may come later.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: "default"}}
+	if err := ignoreExists(api.Create(ctx, account)); err != nil {
+		return fmt.Errorf("create the service account of pods: %w", err)
+	}
 	for _, obj := range append(access.Objects(accounts()), access.Bindings(accounts(), poolNamespace)...) {
 		if err := ignoreExists(api.Create(ctx, obj)); err != nil {
 			return fmt.Errorf("grant the processes their rights: %w", err)

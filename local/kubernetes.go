@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 
@@ -106,7 +107,7 @@ func (c *kubernetes) auditMegabytes() int {
 
 // controllerManager runs the few controllers without which owner references,
 // namespace deletion and pod creation do not work. It opens no port; it is
-// ready when it has made the service account that pods need.
+// ready when it has made a service account, without which a namespace has no pods.
 func (c *kubernetes) controllerManager(api client.Client) supervise.Spec {
 	return supervise.Spec{
 		Name: binaries.ControllerManager, Path: c.bin[binaries.ControllerManager], LogFile: c.log(binaries.ControllerManager),
@@ -118,8 +119,8 @@ func (c *kubernetes) controllerManager(api client.Client) supervise.Spec {
 		},
 		Ready: func(ctx context.Context) error {
 			var account corev1.ServiceAccount
-			if err := api.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}, &account); err != nil {
-				return fmt.Errorf("look for the default service account: %w", err)
+			if err := api.Get(ctx, client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "default"}, &account); err != nil {
+				return fmt.Errorf("look for the service account that it makes: %w", err)
 			}
 			return nil
 		},
@@ -169,4 +170,61 @@ func get(ctx context.Context, url string, config *tls.Config) error {
 		return fmt.Errorf("%s answers %s", url, resp.Status)
 	}
 	return nil
+}
+
+// On a machine that has not built them yet, the first request waits for the two programs of
+// Kubernetes that answer it, and the others are built while it is served:
+//
+//	etcd, kube-apiserver      before anything starts
+//	kube-controller-manager   beside; until it runs, namespaces and objects whose owner is gone
+//	                          are not deleted, and a new namespace has no pods
+//	kubectl                   beside; `sandlane kubectl` waits for it
+//
+// If the build of one fails, `up` goes on without it and says so; the next `up` tries again.
+
+// findKubernetes returns the paths of the programs that are there, and of those that `up`
+// cannot start without, which it builds.
+func (u *up) findKubernetes(ctx context.Context) (map[string]string, error) {
+	o := binaries.Options{Progress: u.o.Progress}
+	bin, err := binaries.Find(ctx, o, binaries.Etcd, binaries.APIServer)
+	if err != nil {
+		return nil, err
+	}
+	there, err := binaries.Present(o, binaries.All()...)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(bin, there)
+	return bin, nil
+}
+
+func (u *up) startControllerManager(ctx context.Context) error {
+	return u.group.Start(ctx, u.kubernetes.controllerManager(u.api))
+}
+
+// addKubernetes builds and starts what findKubernetes has left out. It returns when ctx ends
+// at the latest.
+func (u *up) addKubernetes(ctx context.Context) {
+	for _, later := range []struct {
+		name, without string
+		start         func(context.Context) error
+	}{
+		{binaries.ControllerManager, "namespaces and objects whose owner is gone are not deleted, and new namespaces have no pods", u.startControllerManager},
+		{binaries.Kubectl, "`sandlane kubectl` tries again", func(context.Context) error { return nil }},
+	} {
+		if u.kubernetes.bin[later.name] != "" {
+			continue
+		}
+		found, err := binaries.Find(ctx, binaries.Options{Progress: u.o.Progress, Background: true}, later.name)
+		if err == nil {
+			u.kubernetes.bin[later.name] = found[later.name]
+			err = later.start(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			u.o.Progress(fmt.Sprintf("warning: there is no %s, so %s: %v", later.name, later.without, err))
+		}
+	}
 }

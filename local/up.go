@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,7 +116,7 @@ func (u *up) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bin, err := binaries.Find(ctx, binaries.Options{Progress: u.o.Progress}, binaries.All()...)
+	bin, err := u.findKubernetes(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,12 +190,13 @@ func (u *up) serve(ctx context.Context) error {
 	defer u.subnet.Close()
 	u.startedAt = time.Now()
 	changed := make(chan struct{}, 1)
-	u.group = supervise.NewGroup(supervise.Options{Log: u.o.Log, MaxPause: maxPause, OnChange: func() {
+	note := func() {
 		select {
 		case changed <- struct{}{}:
 		default: // one is noted already
 		}
-	}})
+	}
+	u.group = supervise.NewGroup(supervise.Options{Log: u.o.Log, MaxPause: maxPause, OnChange: note})
 	defer u.group.Close()
 	control, err := u.listen()
 	if err != nil {
@@ -208,13 +210,14 @@ func (u *up) serve(ctx context.Context) error {
 
 	err = u.start(ctx)
 	if err == nil {
-		added := make(chan struct{})
-		go func() {
-			defer close(added)
-			u.addInterpreter(ctx)
-		}()
+		var beside sync.WaitGroup
+		beside.Go(func() { u.addInterpreter(ctx) })
+		beside.Go(func() {
+			u.addKubernetes(ctx)
+			note()
+		})
 		u.follow(ctx, changed)
-		<-added
+		beside.Wait()
 		u.o.Progress("stopping")
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -263,13 +266,18 @@ func (u *up) steps() []step {
 	}
 	steps := []step{
 		{"starting etcd", run(u.kubernetes.etcd())},
-		{"starting kube-apiserver", run(u.kubernetes.apiServer())},
-		{"starting kube-controller-manager", func(ctx context.Context) (err error) {
-			if u.config, u.api, err = connect(u.kubeconfig()); err != nil {
+		{"starting kube-apiserver", func(ctx context.Context) (err error) {
+			if err := u.group.Start(ctx, u.kubernetes.apiServer()); err != nil {
 				return err
 			}
-			return u.group.Start(ctx, u.kubernetes.controllerManager(u.api))
+			u.config, u.api, err = connect(u.kubeconfig())
+			return err
 		}},
+	}
+	if u.kubernetes.bin[binaries.ControllerManager] != "" {
+		steps = append(steps, step{"starting kube-controller-manager", u.startControllerManager})
+	}
+	steps = append(steps, []step{
 		{"installing Sandlane's definitions and accounts", func(ctx context.Context) (err error) {
 			if err = install(ctx, u.api); err != nil {
 				return err
@@ -279,13 +287,11 @@ func (u *up) steps() []step {
 		}},
 		{"starting controller", run(u.dataPlane.controller())},
 		{"starting node", func(ctx context.Context) error { return u.group.Start(ctx, u.dataPlane.node(u.api)) }},
-	}
+	}...)
 	if u.o.Egress.Run {
 		steps = append(steps, step{"starting egress", u.startEgress})
 	}
-	steps = append(steps, []step{
-		{fmt.Sprintf("creating the pools %s of %d pods and %s of %d", echoName, u.o.PoolSize, baseName, u.o.BasePoolSize), u.createPools},
-	}...)
+	steps = append(steps, step{fmt.Sprintf("creating the pools %s of %d pods and %s of %d", echoName, u.o.PoolSize, baseName, u.o.BasePoolSize), u.createPools})
 	for _, g := range u.gateways {
 		steps = append(steps,
 			step{"starting " + g.name, func(ctx context.Context) error { return u.startGateway(ctx, g) }},

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/sandlane/sandlane/hack/kube"
@@ -44,6 +45,9 @@ type Options struct {
 	CacheDir string
 	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
+	// Background builds with less of the processors than other work gets: somebody is served
+	// meanwhile.
+	Background bool
 	// Getenv, LookPath and Free stand in for the system in tests: an environment
 	// variable, a program on PATH, the free bytes at a path.
 	Getenv   func(string) string
@@ -102,18 +106,31 @@ func (o *Options) lookup(name string) string {
 	return ""
 }
 
-// Find returns the path of each named program; names must be among All().
-func Find(ctx context.Context, o Options, names ...string) (map[string]string, error) {
+// Present returns the paths of those of the named programs that need not be built.
+func Present(o Options, names ...string) (map[string]string, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	found := make(map[string]string, len(names))
-	var missing []string
 	for _, name := range names {
-		if found[name] = o.lookup(name); found[name] == "" {
-			missing = append(missing, name)
+		if path := o.lookup(name); path != "" {
+			found[name] = path
 		}
 	}
+	return found, nil
+}
+
+// Find returns the path of each named program, and builds what is not there; names must be
+// among All().
+func Find(ctx context.Context, o Options, names ...string) (map[string]string, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	found, err := Present(o, names...)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name] != "" })
 	if len(missing) == 0 {
 		return found, nil
 	}

@@ -28,7 +28,7 @@ func newMachine(t *testing.T, goBody string) *machine {
 	m := &machine{assets: t.TempDir(), calls: filepath.Join(t.TempDir(), "calls")}
 	goTool := filepath.Join(t.TempDir(), "go")
 	write(t, goTool, `#!/bin/sh
-if [ "$1" = env ]; then echo /; echo /; exit 0; fi
+case "$1" in env) echo /; echo /; exit 0 ;; list) exit 0 ;; esac
 `+goBody+`
 for last; do :; done
 echo "$last" >>`+m.calls+`
@@ -147,6 +147,26 @@ func TestCancelEndsTheBuild(t *testing.T) {
 	m.Progress = func(string) { cancel(errors.New("enough")) }
 	if _, err := Find(ctx, m.Options, Etcd); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("Find: %v", err)
+	}
+}
+
+// What Go prints becomes what a person who waits is told.
+func TestOutputSaysHowFarABuildIs(t *testing.T) {
+	t.Parallel()
+	var o output
+	for _, step := range []struct{ printed, want string }{
+		{"go: downloading k8s.io/api v1.2.3\n", ", downloading k8s.io/api v1.2.3"},
+		{strings.Repeat(staleMark+"\n", 3) + "\n", ", downloading k8s.io/api v1.2.3"}, // an empty line: a package that is up to date
+		{"example.com/a\nexample", ", 1 of 3 packages, compiling example.com/a"},
+		{".com/b\n", ", 2 of 3 packages, compiling example.com/b"},
+		{"# example.com/b\nb.go:1: broken\n", ", 2 of 3 packages, compiling example.com/b"},
+	} {
+		if _, err := o.Write([]byte(step.printed)); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.now(); got != step.want {
+			t.Errorf("after %q: %q, want %q", step.printed, got, step.want)
+		}
 	}
 }
 

@@ -64,27 +64,21 @@ func build(ctx context.Context, o *Options, names []string) (map[string]string, 
 	return built, nil
 }
 
-// buildOne runs `go build`, which also downloads the modules it lacks.
+// buildOne asks Go how many packages are to be compiled, and compiles them.
 func buildOne(ctx context.Context, o *Options, goTool, module, name, step string) (string, error) {
 	_, _, version := o.Module()
 	what := fmt.Sprintf("%s building %s for Kubernetes %s", step, name, version)
-	o.Progress(fmt.Sprintf("%s with `go build` (about %s the first time, kept in %s)", what, programs[name].cold, o.cache()))
+	o.Progress(fmt.Sprintf("%s with `go build` (about %s on two cores the first time, kept in %s)", what, programs[name].cold, o.cache()))
 	tmp := filepath.Join(module, "bin-"+name)
-	// Without DWARF, which the stripped programs have no use for, and with fewer garbage
-	// collections the compilers take a third less time.
-	cmd := exec.CommandContext(ctx, goTool, "build", "-mod=readonly", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
-	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "GOFLAGS="+kube.GoFlags(), "GOWORK=off", "CGO_ENABLED=0", "GO111MODULE=on", "GOGC=400", "GOMEMLIMIT=2GiB")
-	// go starts compilers; all end together.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out := &lastLine{}
-	cmd.Stdout, cmd.Stderr = out, out
-	start := time.Now()
+	out, start := &output{}, time.Now()
 	stop := every(reportEvery, func() {
-		o.Progress(fmt.Sprintf("%s: %s elapsed%s", what, time.Since(start).Round(time.Second), out.suffix()))
+		o.Progress(fmt.Sprintf("%s: %s elapsed%s", what, time.Since(start).Round(time.Second), out.now()))
 	})
-	err := cmd.Run()
+	err := goRun(ctx, o, goTool, module, out, "list", "-mod=readonly", "-deps", "-f", "{{if .Stale}}"+staleMark+"{{end}}", programs[name].pkg)
+	if err == nil {
+		// -v prints the name of each package that is compiled.
+		err = goRun(ctx, o, goTool, module, out, "build", "-v", "-mod=readonly", "-ldflags", ldflags(version), "-o", tmp, programs[name].pkg)
+	}
 	stop()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("build %s: %w", name, context.Cause(ctx))
@@ -98,6 +92,28 @@ func buildOne(ctx context.Context, o *Options, goTool, module, name, step string
 	}
 	o.Progress(fmt.Sprintf("%s: done in %s", what, time.Since(start).Round(time.Second)))
 	return path, nil
+}
+
+// goRun runs Go, which also downloads the modules that it lacks.
+func goRun(ctx context.Context, o *Options, goTool, module string, out *output, args ...string) error {
+	// Without DWARF, which the stripped programs have no use for, and with fewer garbage
+	// collections the compilers take a third less time.
+	cmd := exec.CommandContext(ctx, goTool, args...)
+	cmd.Dir = module
+	cmd.Env = append(os.Environ(), "GOFLAGS="+kube.GoFlags(), "GOWORK=off", "CGO_ENABLED=0", "GO111MODULE=on", "GOGC=400", "GOMEMLIMIT=2GiB")
+	// go starts compilers; all end together.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if o.Background {
+		// The compilers get it from go, which starts them later. Without it they only share
+		// the processors evenly.
+		_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, 10)
+	}
+	return cmd.Wait()
 }
 
 func ldflags(version string) string {

@@ -45,6 +45,14 @@ func TestUpFromABundle(t *testing.T) {
 	began := time.Now()
 	must(bare, up(key)...)
 	defer must(bare, "down", "--state", state)
+	firstRequest(t, state)
+	t.Logf("the first request was answered %v after `up --bundle` began", time.Since(began).Round(100*time.Millisecond))
+	must(bare, "kubectl", "--state", state, "get", "sandbox", "hello")
+}
+
+// firstRequest sends README's first request to a stack.
+func firstRequest(t *testing.T, state string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(state, "up.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +77,77 @@ func TestUpFromABundle(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("the first request: %s", resp.Status)
 	}
-	t.Logf("the first request was answered %v after `up --bundle` began", time.Since(began).Round(100*time.Millisecond))
-	must(bare, "kubectl", "--state", state, "get", "sandbox", "hello")
+}
+
+// A machine that has built only what answers a request serves, and builds the rest meanwhile:
+// then namespaces end and kubectl is there. Go is a program that copies what was built before,
+// once the first request is answered.
+func TestUpBuildsTheRestMeanwhile(t *testing.T) {
+	t.Parallel()
+	takeTurn(t)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, state, before := t.TempDir(), stateDir(t), machine(t)
+	real, err := filepath.Glob(filepath.Join(cache, "sandlane", "kube", "v*", "kube-controller-manager"))
+	if err != nil || len(real) == 0 {
+		t.Fatalf("no programs of Kubernetes in %s: %v", cache, err)
+	}
+	gate, tools := filepath.Join(home, "go-on"), t.TempDir()
+	goTool := `#!/bin/sh
+case "$1" in env) echo /tmp; echo /tmp; exit ;; list) exit ;; esac
+while [ ! -e ` + gate + ` ]; do sleep 0.1; done
+for last; do :; done
+while [ "$1" != -o ]; do shift; done
+cp "$REAL_PROGRAMS/${last##*/}" "$2"
+`
+	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(goTool), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The other folders of the cache are those of the machine.
+	ours := filepath.Join(home, ".cache", "sandlane")
+	if err := os.MkdirAll(ours, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, shared := range []string{"envoy", "images", "crds"} {
+		if err := os.Symlink(filepath.Join(cache, "sandlane", shared), filepath.Join(ours, shared)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kube := filepath.Dir(real[len(real)-1])
+	if err := os.MkdirAll(filepath.Join(ours, "kube", filepath.Base(kube)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.Symlink(filepath.Join(kube, name), filepath.Join(ours, "kube", filepath.Base(kube), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"HOME=" + home, "PATH=" + tools + ":" + os.Getenv("PATH"), "REAL_PROGRAMS=" + kube}
+	must := func(args ...string) string {
+		t.Helper()
+		code, out := attempt(t, env, nil, args...)
+		if code != 0 {
+			t.Fatalf("sandlane %s: %d\n%s", strings.Join(args, " "), code, out)
+		}
+		return out
+	}
+	must("up", "--detach", "--state", state, "--port", "0", "--isolation", "full", "--pool-size", "1", "--base-pool-size", "1", "--interpreter-pool-size", "0")
+	defer func() {
+		must("down", "--state", state)
+		wantClean(t, state, before)
+	}()
+	firstRequest(t, state)
+	if _, err := os.Stat(filepath.Join(ours, "kube", filepath.Base(kube), "kube-controller-manager")); err == nil {
+		t.Fatal("the first request waited for the controller manager")
+	}
+	if err := os.WriteFile(gate, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	must("kubectl", "--state", state, "create", "namespace", "short")
+	must("kubectl", "--state", state, "delete", "namespace", "short", "--timeout=2m") // ends only with the controller manager
+	if out := must("status", "--state", state); !strings.Contains(out, "kube-controller-manager") {
+		t.Errorf("the status does not show the controller manager:\n%s", out)
+	}
 }
