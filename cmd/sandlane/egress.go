@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,6 +33,7 @@ import (
 	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/egress/proxy"
+	"github.com/sandlane/sandlane/egress/record"
 	"github.com/sandlane/sandlane/egress/upstream"
 	"github.com/sandlane/sandlane/egress/watch"
 	"github.com/sandlane/sandlane/failpoint"
@@ -52,6 +54,8 @@ type egressOptions struct {
 	open            map[string][]netip.Prefix
 	resolver        string
 	roots           *x509.CertPool
+	recordShare     float64
+	records         io.Writer
 	metricsAddress  string
 	controlAddress  string // TCP; empty is the socket in runDir
 	podUID          string
@@ -85,6 +89,7 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 	flags.StringSliceVar(&open, "open", nil, "hosts that sandboxes may reach although their addresses are closed, each with its block: git.example.com=10.0.0.0/24")
 	flags.StringVar(&o.resolver, "resolver", "", "name server that hosts' addresses are asked of, as address and port; this machine's if empty")
 	flags.StringVar(&roots, "upstream-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
+	flags.Float64Var(&o.recordShare, "record-share", 1, "share of connections whose records are written to standard output, from 0 to 1; \"sandlane egress log\" reads them")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.controlAddress, "control-address", "", "address and port that the controller connects to, with TLS; empty is the unix socket in --run-dir")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this process's pod, by whose end its lease ends")
@@ -112,6 +117,10 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		if o.roots, err = rootsOf(roots); err != nil {
 			return err
 		}
+		if o.recordShare < 0 || o.recordShare > 1 {
+			return fmt.Errorf("--record-share %v: must be from 0 to 1", o.recordShare)
+		}
+		o.records = cmd.OutOrStdout()
 		if o.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
@@ -123,6 +132,7 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		}
 		return runEgress(cmd.Context(), o)
 	}
+	cmd.AddCommand(newEgressLog())
 	return cmd
 }
 
@@ -171,12 +181,14 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := proxy.NewMetrics(registry)
+	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	var joined *egressMember
 	server, err := proxy.New(proxy.Options{
 		Listeners: in, Address: o.answer, Held: func() bool { return joined.lease.Held() },
 		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver)}, Authority: authority, Roots: o.roots,
 		Reveal:  func(context.Context, string, string) (string, error) { return "", proxy.ErrSecret },
-		Metrics: proxy.NewMetrics(registry), Log: o.log,
+		Metrics: metrics, Record: records.Add, Log: o.log,
 	})
 	if err != nil {
 		return err
@@ -185,8 +197,14 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	if joined, err = newEgressMember(o, clientset.CoordinationV1().Leases(o.systemNamespace), pods, server.Claims()); err != nil {
 		return err
 	}
+	recording, recorded := context.WithCancel(context.WithoutCancel(ctx))
+	defer recorded()
 	running, runCtx := errgroup.WithContext(ctx)
-	running.Go(func() error { return server.Start(runCtx) })
+	running.Go(func() error { return records.Start(recording) })
+	running.Go(func() error {
+		defer recorded() // every connection has ended
+		return server.Start(runCtx)
+	})
 	running.Go(func() error { return joined.start(runCtx) })
 	running.Go(func() error { return serveEgressMetrics(runCtx, o.metricsAddress, registry, joined.lease) })
 	err = running.Wait()

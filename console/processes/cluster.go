@@ -11,7 +11,7 @@ import (
 
 // What the chart calls its pods, their containers and the port of metrics.
 const (
-	selector    = "app in (sandlane-gateway,sandlane-controller)"
+	selector    = "app in (sandlane-gateway,sandlane-controller,sandlane-egress)"
 	gatewayApp  = "sandlane-gateway"
 	metricsPort = "metrics"
 )
@@ -20,7 +20,7 @@ const (
 // asked for, since the kubelet cuts off the newest.
 const mostLog = 16 << 20
 
-// InCluster finds the pods of gateways and controllers in the system namespace, by the
+// InCluster finds the pods of gateways, controllers and egress processes in the system namespace, by the
 // chart's labels. A gateway is named as its Lease is: by its pod's name and UID.
 func InCluster(api kubernetes.Interface, systemNamespace string) Finder {
 	return func(ctx context.Context) ([]Process, error) {

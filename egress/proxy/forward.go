@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/sandlane/sandlane/egress/names"
+	"github.com/sandlane/sandlane/egress/record"
 	"github.com/sandlane/sandlane/egress/upstream"
 )
 
@@ -58,6 +59,7 @@ func (s *Server) newForwarder() http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		defer r.end()
+		r.link.note(func(of *record.Record) { of.Requests++ })
 		host, set, refused := r.judge(in)
 		if refused != nil {
 			s.refuseRequest(w, in, host, *refused)
@@ -178,6 +180,13 @@ func (ownUpstream) RoundTrip(out *http.Request) (*http.Response, error) {
 // comes behind a refused request is not read.
 func (s *Server) refuseRequest(w http.ResponseWriter, in *http.Request, host string, r refusal) {
 	s.o.Metrics.requests.WithLabelValues(r.verdict).Inc()
+	in.Context().Value(requestsKey{}).(*requests).link.note(func(of *record.Record) {
+		of.Refused++
+		of.Verdict = r.verdict
+		if of.Host == "" {
+			of.Host = host
+		}
+	})
 	body, err := json.Marshal(struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`

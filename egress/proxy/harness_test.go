@@ -22,6 +22,7 @@ import (
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/egress/claims"
 	"github.com/sandlane/sandlane/egress/names"
+	"github.com/sandlane/sandlane/egress/record"
 	"github.com/sandlane/sandlane/egress/upstream"
 )
 
@@ -41,6 +42,13 @@ type world struct {
 	secrets map[string]string
 	seen    []*http.Request // by the internet, with bodies read
 	rv      uint64
+	records []record.Record
+}
+
+func (w *world) keepRecord(r record.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records = append(w.records, r)
 }
 
 func authority(t *testing.T, name string) *certificate.Pair {
@@ -81,7 +89,7 @@ func newWorld(t *testing.T, handle http.HandlerFunc) *world {
 		t.Fatal(err)
 	}
 	dialer := &upstream.Dialer{Closed: closed, Own: map[string][]netip.Prefix{}, Resolve: w.resolve}
-	for _, open := range []string{"api.example", "other.example", "ruled.example", "plain.example", "forged.example"} {
+	for _, open := range []string{"api.example", "other.example", "ruled.example", "plain.example", "forged.example", "x.wild.example"} {
 		dialer.Own[open] = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	}
 	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
@@ -93,7 +101,7 @@ func newWorld(t *testing.T, handle http.HandlerFunc) *world {
 	w.Server, err = New(Options{
 		Listeners: Listeners{HTTP: listen(t), HTTPS: listen(t), NameStreams: listen(t), Names: packets},
 		Address:   here, Held: func() bool { return !w.lost.Load() }, Upstream: mapped{dialer, w.ports}, Authority: sign, Roots: roots,
-		Reveal: w.reveal, Log: slog.New(slog.DiscardHandler),
+		Reveal: w.reveal, Record: w.keepRecord, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

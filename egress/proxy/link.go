@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sandlane/sandlane/egress/record"
 )
 
 // maxQuiet is how long a link may have no byte from or to an upstream, beyond the time until
@@ -28,6 +30,11 @@ type link struct {
 	over   bool
 	others map[net.Conn]struct{}
 	client net.Conn
+	// record is what has become of the link so far; without a verdict it is not kept.
+	record record.Record
+
+	// sent and received count bytes to and from upstreams.
+	sent, received atomic.Int64
 }
 
 func newLink(ctx context.Context, client net.Conn, quiet time.Duration) *link {
@@ -39,8 +46,28 @@ func newLink(ctx context.Context, client net.Conn, quiet time.Duration) *link {
 	return l
 }
 
-// move notes that bytes pass.
-func (l *link) move() { l.moved.Store(int64(time.Since(l.begun))) }
+// move notes that n bytes pass; way is sent or received.
+func (l *link) move(way *atomic.Int64, n int64) {
+	way.Add(n)
+	l.moved.Store(int64(time.Since(l.begun)))
+}
+
+// note changes what is recorded of the link.
+func (l *link) note(change func(*record.Record)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.record)
+}
+
+// recorded returns the record of a link that is over.
+func (l *link) recorded() record.Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.record
+	r.Time, r.Seconds = l.begun, time.Since(l.begun).Seconds()
+	r.Sent, r.Received = l.sent.Load(), l.received.Load()
+	return r
+}
 
 // look ends the link if it has been quiet for too long, else looks again when it would have
 // been.
@@ -111,7 +138,7 @@ type linked struct {
 func (c linked) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.l.move()
+		c.l.move(&c.l.received, int64(n))
 	}
 	return n, err
 }
@@ -120,7 +147,7 @@ func (c linked) Read(p []byte) (int, error) {
 func (c linked) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
-		c.l.move()
+		c.l.move(&c.l.sent, int64(n))
 	}
 	return n, err
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/egress/claims"
 	"github.com/sandlane/sandlane/egress/peek"
+	"github.com/sandlane/sandlane/egress/record"
 )
 
 const (
@@ -44,7 +46,7 @@ type requests struct {
 
 // servePlain serves a connection to port 80.
 func (s *Server) servePlain(l *link, use *claims.Use, c net.Conn) {
-	s.o.Metrics.connections.WithLabelValues(verdictPassed).Inc()
+	s.became(l, verdictPassed)
 	s.serveRequests(&requests{s: s, link: l, use: use, scheme: "http", port: portHTTP}, c, false)
 }
 
@@ -93,6 +95,7 @@ func (r *requests) isFor(host string) bool {
 	defer r.mu.Unlock()
 	if r.host == "" {
 		r.host = host
+		r.link.note(func(of *record.Record) { of.Host = host })
 	}
 	return r.host == host
 }
@@ -131,7 +134,13 @@ type gated struct {
 }
 
 // Read implements io.Reader.
-func (c *gated) Read(p []byte) (int, error) { return c.gate.Read(p) }
+func (c *gated) Read(p []byte) (int, error) {
+	n, err := c.gate.Read(p)
+	if errors.Is(err, peek.ErrHead) || errors.Is(err, peek.ErrTooLong) {
+		c.r.link.note(func(of *record.Record) { of.Verdict = verdictUnread })
+	}
+	return n, err
+}
 
 // requestsOf returns what a connection of the HTTP server's is.
 func requestsOf(c net.Conn) *requests {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/egress/claims"
 	"github.com/sandlane/sandlane/egress/dns"
+	"github.com/sandlane/sandlane/egress/record"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
@@ -34,7 +35,7 @@ type Listeners struct {
 	Names net.PacketConn
 }
 
-// Options configure a Server. All but Roots and Metrics are required.
+// Options configure a Server. All but Roots, Metrics and Record are required.
 type Options struct {
 	Listeners Listeners
 	// Address is what names are answered with whose connections are to come here.
@@ -51,7 +52,9 @@ type Options struct {
 	Reveal func(ctx context.Context, namespace, name string) (string, error)
 	// Metrics may be nil.
 	Metrics *Metrics
-	Log     *slog.Logger
+	// Record is given what became of each connection, and does not wait; nil keeps none.
+	Record func(record.Record)
+	Log    *slog.Logger
 }
 
 // ErrSecret is a secret that is not there, or cannot be opened.
@@ -79,6 +82,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
+	}
+	if o.Record == nil {
+		o.Record = func(record.Record) {}
 	}
 	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded(), quiet: maxQuiet}
 	s.table = claims.NewTable(claims.Options{Held: o.Held, Barrier: s.barrier, Log: o.Log})
@@ -113,11 +119,11 @@ func (s *Server) Start(ctx context.Context) error {
 			}
 		})
 	}
-	run("HTTP", func() error { return s.accept(ctx, s.http, s.servePlain) })
-	run("HTTPS", func() error { return s.accept(ctx, s.https, s.serveTLS) })
-	run("names by TCP", func() error { return s.accept(ctx, s.names, s.serveNames) })
+	run("HTTP", func() error { return s.accept(ctx, s.http, portHTTP, s.servePlain) })
+	run("HTTPS", func() error { return s.accept(ctx, s.https, portHTTPS, s.serveTLS) })
+	run("names by TCP", func() error { return s.accept(ctx, s.names, portNames, s.serveNames) })
 	run("names", func() error {
-		return dns.Packets(s.o.Listeners.Names, func(from netip.Addr) dns.Answerer { return s.answerer(ctx, s.table.Arrive(from)) })
+		return dns.Packets(s.o.Listeners.Names, func(from netip.Addr) dns.Answerer { return s.answerer(ctx, from, s.table.Arrive(from)) })
 	})
 	run("requests", func() error {
 		if err := s.requests.Serve(s.handed); !errors.Is(err, http.ErrServerClosed) {
@@ -141,7 +147,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 // accept serves a door's connections until its listener is closed; it returns when all
 // are served.
-func (s *Server) accept(ctx context.Context, door *claims.Door, serve func(*link, *claims.Use, net.Conn)) error {
+func (s *Server) accept(ctx context.Context, door *claims.Door, port uint16, serve func(*link, *claims.Use, net.Conn)) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for delays := backoff.Doubling(5*time.Millisecond, time.Second); ; {
@@ -160,12 +166,16 @@ func (s *Server) accept(ctx context.Context, door *claims.Door, serve func(*link
 		from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 		if !s.enter(from) {
 			s.o.Metrics.connections.WithLabelValues(verdictMany).Inc()
+			s.o.Record(record.Record{Time: time.Now(), From: from.String(), Port: port, Verdict: verdictMany})
 			abort(c)
 			continue
 		}
 		serving.Go(func() {
 			defer s.leave(from)
-			s.serve(ctx, c, arrival, serve)
+			l := newLink(ctx, c, s.quiet)
+			l.record.From, l.record.Port = from.String(), port
+			s.serve(l, arrival, serve)
+			s.keep(l.recorded())
 		})
 	}
 }
@@ -190,15 +200,38 @@ func (s *Server) leave(from netip.Addr) {
 
 // serve serves a connection for the claim that it belongs to. What it says by Done is true:
 // serve returns when nothing is done for the connection any more.
-func (s *Server) serve(ctx context.Context, c net.Conn, arrival claims.Arrival, serve func(*link, *claims.Use, net.Conn)) {
-	l := newLink(ctx, c, s.quiet)
-	use, err := arrival.Wait(ctx, l.abort)
+func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claims.Use, net.Conn)) {
+	use, err := arrival.Wait(l.ctx, l.abort)
 	if err != nil {
-		s.o.Metrics.connections.WithLabelValues(verdictUnknown).Inc()
+		s.became(l, verdictUnknown)
 		l.abort()
 		return
 	}
 	defer use.Done()
 	defer l.finish()
-	serve(l, use, c)
+	l.note(func(r *record.Record) { of(r, use) })
+	serve(l, use, l.client)
+}
+
+// of says whose a record is.
+func of(r *record.Record, use *claims.Use) {
+	if c := use.Claim(); c != nil {
+		r.Namespace, r.Sandbox, r.Claim = c.Namespace, c.SandboxID, c.ClaimID
+	}
+}
+
+// became notes and counts what became of a connection.
+func (s *Server) became(l *link, verdict string) {
+	s.o.Metrics.connections.WithLabelValues(verdict).Inc()
+	l.note(func(r *record.Record) { r.Verdict = verdict })
+}
+
+// keep gives on the record of a connection that has ended. It is called when nothing is done
+// for a claim any more, so that no fence waits for it.
+func (s *Server) keep(r record.Record) {
+	s.o.Metrics.bytes.WithLabelValues("sent").Add(float64(r.Sent))
+	s.o.Metrics.bytes.WithLabelValues("received").Add(float64(r.Received))
+	if r.Verdict != "" { // the questions of a connection have records of their own
+		s.o.Record(r)
+	}
 }

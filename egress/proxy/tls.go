@@ -9,11 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandlane/sandlane/egress/claims"
 	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/egress/peek"
+	"github.com/sandlane/sandlane/egress/record"
 	"github.com/sandlane/sandlane/egress/upstream"
 )
 
@@ -24,6 +26,7 @@ const (
 )
 
 const (
+	portNames = 53
 	portHTTP  = 80
 	portHTTPS = 443
 )
@@ -42,19 +45,21 @@ func (s *Server) serveTLS(l *link, use *claims.Use, c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(helloTimeout))
 	name, taken, err := peek.Hello(c)
 	if err != nil {
-		s.o.Metrics.connections.WithLabelValues(verdictUnread).Inc()
+		s.became(l, verdictUnread)
 		return
 	}
+	l.note(func(r *record.Record) { r.Host = name })
 	host, err := names.Host(name) // a name that is empty or an address is none
 	if err != nil {
-		s.refuse(c, verdictUnread, alertUnrecognizedName)
+		s.refuse(l, verdictUnread, alertUnrecognizedName)
 		return
 	}
 	decision := use.Judge(host)
 	switch {
 	case !decision.Allowed:
-		s.refuse(c, verdictDenied, alertAccessDenied)
+		s.refuse(l, verdictDenied, alertAccessDenied)
 	case decision.Rule != nil:
+		l.note(func(r *record.Record) { r.Rule = decision.Rule.Pattern })
 		s.intercept(l, use, host, &replayed{Conn: c, taken: taken})
 	default:
 		_ = c.SetDeadline(time.Time{})
@@ -63,9 +68,9 @@ func (s *Server) serveTLS(l *link, use *claims.Use, c net.Conn) {
 }
 
 // refuse tells a TLS client why its connection is closed.
-func (s *Server) refuse(c net.Conn, verdict string, a alert) {
-	s.o.Metrics.connections.WithLabelValues(verdict).Inc()
-	_, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, byte(a)}) // a record of type alert, fatal
+func (s *Server) refuse(l *link, verdict string, a alert) {
+	s.became(l, verdict)
+	_, _ = l.client.Write([]byte{21, 3, 3, 0, 2, 2, byte(a)}) // a record of type alert, fatal
 }
 
 // dial connects to a host for a claim, as far as its policy lets it, by its newest state.
@@ -83,27 +88,31 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken [
 	up, err := s.dial(l.ctx, use, host, portHTTPS)
 	switch {
 	case errors.Is(err, upstream.ErrClosed):
-		s.refuse(c, verdictClosed, alertAccessDenied)
+		s.refuse(l, verdictClosed, alertAccessDenied)
 		return
 	case err != nil:
-		s.refuse(c, verdictFailed, alertInternal)
+		s.refuse(l, verdictFailed, alertInternal)
 		return
 	case !l.add(up):
 		return
 	}
-	s.o.Metrics.connections.WithLabelValues(verdictPassed).Inc()
-	if _, err := up.Write(taken); err != nil {
+	s.became(l, verdictPassed)
+	n, err := up.Write(taken)
+	l.move(&l.sent, int64(n))
+	if err != nil {
 		return
 	}
 	var copying sync.WaitGroup
-	for _, way := range [][2]net.Conn{{up, c}, {c, up}} {
+	for _, way := range []struct {
+		to, from net.Conn
+		count    *atomic.Int64
+	}{{up, c, &l.sent}, {c, up, &l.received}} {
 		copying.Go(func() {
-			to, from := way[0], way[1]
-			if err := l.copy(to, from); err != nil {
+			if err := l.copy(way.to, way.from, way.count); err != nil {
 				l.abort()
 				return
 			}
-			if half, ok := to.(interface{ CloseWrite() error }); ok {
+			if half, ok := way.to.(interface{ CloseWrite() error }); ok {
 				_ = half.CloseWrite()
 			}
 		})
@@ -113,14 +122,14 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken [
 
 // copy copies until the end of from. That is splice(2), as both are TCP, which tells of bytes
 // when it returns: now and then it is interrupted, for the link to know that they pass.
-func (l *link) copy(to, from net.Conn) error {
+func (l *link) copy(to, from net.Conn, count *atomic.Int64) error {
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(l.quiet / 4)); err != nil {
 			return err
 		}
 		n, err := io.Copy(to, from)
 		if n > 0 {
-			l.move()
+			l.move(count, n)
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -134,7 +143,7 @@ func (s *Server) intercept(l *link, use *claims.Use, host string, c *replayed) {
 	leaf, err := s.o.Authority.leaf(host)
 	if err != nil {
 		s.o.Log.Error("a certificate could not be made", "error", err)
-		s.refuse(c, verdictFailed, alertInternal)
+		s.refuse(l, verdictFailed, alertInternal)
 		return
 	}
 	config := &tls.Config{
@@ -144,11 +153,11 @@ func (s *Server) intercept(l *link, use *claims.Use, host string, c *replayed) {
 	}
 	secure := tls.Server(c, config)
 	if err := secure.HandshakeContext(l.ctx); err != nil {
-		s.o.Metrics.connections.WithLabelValues(verdictUnread).Inc()
+		s.became(l, verdictUnread)
 		return
 	}
 	_ = c.SetDeadline(time.Time{})
-	s.o.Metrics.connections.WithLabelValues(verdictIntercepted).Inc()
+	s.became(l, verdictIntercepted)
 	c.r = &requests{s: s, link: l, use: use, scheme: "https", port: portHTTPS, host: host}
 	s.serveRequests(c.r, secure, secure.ConnectionState().NegotiatedProtocol == "h2")
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,26 @@ func TestEgressByName(t *testing.T) {
 		})
 	}
 	nothingShows(t, s)
+	showsConnections(t, s)
+}
+
+// showsConnections asks for what a sandbox connected to, and was refused.
+func showsConnections(t *testing.T, s *stack.Stack) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.State, "logs", "egress.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := regexp.MustCompile(`"sandbox":"([^"]+)".*"host":"api.example","rule":"api.example","verdict":"intercepted"`).FindSubmatch(text)
+	if id == nil {
+		t.Fatal("no record of a request with a credential")
+	}
+	out, err := s.Run(t.Context(), "egress", "log", string(id[1]))
+	for _, want := range []string{`api\.example:443 +intercepted +api\.example`, `:443 +denied`, `:53 +denied`, `api\.example:80 +passed`} {
+		if err != nil || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no line of %q, %v:\n%s", want, err, out)
+		}
+	}
 }
 
 // nothingShows looks for the credential in the logs of all processes and in all objects but
