@@ -45,7 +45,7 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8},
 		tokens:    map[string]string{}, traffic: map[string]string{}, snapshots: map[string]bool{},
 	}
-	b.proxy = httptest.NewServer(&httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(at)
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
@@ -55,7 +55,15 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 			r.Out.Header.Del("Accept-Encoding") // faults read bodies
 		},
 		Transport: b, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
-	})
+	}
+	b.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Without it an answer that begins before the end of the request is seen ends the
+		// request's body, and Go's transport cuts the answer off for that.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			panic(err)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		b.proxy.Close()
 		for id := range b.tokens {

@@ -52,14 +52,14 @@ var sandboxFaults = []fault{
 		return res, set.Body.Close()
 	})},
 
-	{"each page is the first one", "pagination", "", on(list, query(func(q url.Values) { q.Del("nextToken") }))},
-	{"a page's limit is ignored", "pagination", "", on(list, query(func(q url.Values) { q.Del("limit") }))},
+	{"each page is the first one", "pagination", "rest_errors", on(list, query(func(q url.Values) { q.Del("nextToken") }))},
+	{"a page's limit is ignored", "pagination", "rest_errors", on(list, query(func(q url.Values) { q.Del("limit") }))},
 	{"the first page is the last one", "pagination", "", on(list, whole(func(res *http.Response, text []byte) (int, []byte) {
 		res.Header.Del("X-Next-Token")
 		return res.StatusCode, text
 	}))},
-	{"a filter by metadata is ignored", "pagination", "sandboxes", on(list, query(func(q url.Values) { q.Del("metadata") }))},
-	{"a filter by state is ignored", "pagination", "pauses sandboxes", on(list, query(func(q url.Values) { q.Del("state") }))},
+	{"a filter by metadata is ignored", "pagination", "rest_errors sandboxes", on(list, query(func(q url.Values) { q.Del("metadata") }))},
+	{"a filter by state is ignored", "pagination", "pauses rest_errors sandboxes", on(list, query(func(q url.Values) { q.Del("state") }))},
 
 	{"error bodies have no code", "rest_errors", "network pagination pauses sandboxes snapshots templates", rest(whole(func(res *http.Response, text []byte) (int, []byte) {
 		var m map[string]any
@@ -114,7 +114,7 @@ var stateFaults = []fault{
 			m["templateID"] = "base"
 		}
 	}))},
-	{"a snapshot's name is ignored", "snapshots", "", on("POST /sandboxes/*/snapshots", without("name"))},
+	{"a snapshot's name is ignored", "snapshots", "rest_errors", on("POST /sandboxes/*/snapshots", without("name"))},
 
 	{"an unknown template is the default one", "rest_errors", "snapshots templates", on(create, func(c *call) (*http.Response, error) {
 		text := c.read()
