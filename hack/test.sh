@@ -150,9 +150,10 @@ users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 10 -timeout 15m -
 
 # killing is half a minute of what `make chaos` does for ten, with each request asked of
 # ExtProc, since all else runs in the mode that is the default; then as many hits as fit
-# seconds, answered inside Envoy.
+# seconds, answered inside Envoy. Before both, faults of egress processes, each once.
 killing() {
 	export SANDLANE_BIN=$PWD/bin/sandlane-failpoints
+	FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfEgress$' ./test/chaos/byname
 	SANDLANE_FAST_PATH=off FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfChaos$' ./test/chaos
 	if [[ -f "$module" ]]; then
 		SANDLANE_FAST_PATH=auto FORMAT=testname tests -count=1 -timeout 10m -run '^TestSecondsOfHits$' ./test/chaos
@@ -233,7 +234,7 @@ fi
 if wants chaos; then
 	go vet -tags failpoints ./failpoint/... ./checkpoint || status=1
 	tests -tags failpoints -count=1 -shuffle=on ./failpoint/... ./checkpoint
-	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits)$' ./test/chaos/...
+	SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^TestSecondsOf(Chaos|Hits|Egress)$' ./test/chaos/...
 fi
 # The whole product once more, with each request asked of ExtProc, and the module under
 # sanitizers with as many inputs as its rules ask for.
@@ -244,7 +245,7 @@ if wants fastpath; then
 		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
 		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
 		# TestAMillionHits is about hits that Envoy answers.
-		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^Test(SecondsOf(Chaos|Hits)|AMillionHits)$' ./test/chaos/...
+		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^Test(SecondsOf(Chaos|Hits)|AMillionHits)$' ./test/chaos
 		unset SANDLANE_FAST_PATH
 	else
 		echo "test: note: no module was built, for want of a C compiler: the fast path was not tested" >&2
