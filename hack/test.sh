@@ -113,7 +113,7 @@ vet() { { go vet ./... && (cd test/console && go vet ./...); } || status=1; }
 
 # Of these packages make test-all asks the race detector. In most nothing runs beside
 # anything else; envoy and bench put load on another program.
-calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|uninstall)|credentials/certificate|egress|envoy|hack|hack/.*|interpreter|kubeclient/(backoff|jsonpatch)|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/(podtemplate|poststarthooks))|sandboxd/archive|test/.*)'
+calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|cmdflags|daemon|uninstall)|credentials/certificate|egress|envoy|hack|hack/.*|interpreter|kubeclient/backoff|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/(podtemplate|poststarthooks))|sandboxd/archive|test/.*)'
 
 # of lists the packages that are calm, or with -v the others, the named ones first.
 of() {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/console/processes"
 )
 
 // staleLease is the age of a gateway's lease from which something is wrong: it
@@ -192,3 +193,16 @@ func short(d time.Duration) string {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// fastPaths is what each gateway says of its fast path, by name.
+func fastPaths(ctx context.Context, gateways []GatewayInfo) map[string]string {
+	var all []processes.Process
+	for _, g := range gateways {
+		all = append(all, processes.Process{Name: g.Name, Gateway: true, ReadMetrics: g.readMetrics})
+	}
+	found := map[string]string{}
+	for name, m := range processes.Ask(ctx, all) {
+		found[name] = string(m.FastPath)
+	}
+	return found
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/credentials"
 )
 
@@ -22,21 +23,21 @@ func newAPIKey() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	cmd.AddCommand(newAPIKeyCreate(on), newAPIKeyValues(), newAPIKeyList(on), newAPIKeyRevoke(on))
 	return cmd
 }
 
 // keys is the cluster's store of API keys.
-func (c *cluster) keys() (*credentials.Store, error) {
-	api, err := c.connect()
+func keysOf(c *cmdflags.Cluster) (*credentials.Store, error) {
+	api, err := c.Connect()
 	if err != nil {
 		return nil, err
 	}
-	return credentials.NewStore(api, c.keyNamespace), nil
+	return credentials.NewStore(api, c.KeyNamespace), nil
 }
 
-func newAPIKeyCreate(on *cluster) *cobra.Command {
+func newAPIKeyCreate(on *cmdflags.Cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create",
 		Example: `  sandlane apikey create --team blue --namespace default`,
@@ -46,11 +47,11 @@ func newAPIKeyCreate(on *cluster) *cobra.Command {
 	team := cmd.Flags().String("team", demoTeam, "team that the key belongs to")
 	namespace := cmd.Flags().String("namespace", "default", "namespace whose sandboxes the key sees")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := on.connect()
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}
-		key, info, err := credentials.NewStore(c, on.keyNamespace).Create(cmd.Context(), *team, *namespace)
+		key, info, err := credentials.NewStore(c, on.KeyNamespace).Create(cmd.Context(), *team, *namespace)
 		if err != nil {
 			return err
 		}
@@ -84,10 +85,10 @@ values of the chart sandlane-tenant; the key itself on standard error, this once
 	return cmd
 }
 
-func newAPIKeyList(on *cluster) *cobra.Command {
+func newAPIKeyList(on *cmdflags.Cluster) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Example: "  sandlane apikey list", Short: "List the keys", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := on.keys()
+		s, err := keysOf(on)
 		if err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func newAPIKeyList(on *cluster) *cobra.Command {
 	return cmd
 }
 
-func newAPIKeyRevoke(on *cluster) *cobra.Command {
+func newAPIKeyRevoke(on *cmdflags.Cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
 		Example: `  sandlane apikey revoke 0a1b2c3d`,
@@ -113,7 +114,7 @@ func newAPIKeyRevoke(on *cluster) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := on.keys()
+		s, err := keysOf(on)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/cmd/sandlane/check"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/gateway"
 )
 
@@ -35,7 +36,7 @@ a first request, reach it through each gateway, end it. This runs in the cluster
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	kubeconfigFlag(cmd, &kubeconfig)
+	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	f.StringVar(&namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of gateways and of their Service "+gatewayService)
 	f.StringVar(&keyFile, "api-key-file", "", "`FILE` with an API key; without one nothing is checked that needs one")
 	f.StringVar(&certFile, "tls-cert", "", "`FILE` with the certificate that gateways must show clients; without one they speak plain HTTP")
@@ -45,7 +46,7 @@ a first request, reach it through each gateway, end it. This runs in the cluster
 	f.StringVar(&o.First.Path, "first-request-path", "/", "path that this server answers")
 	f.StringVar(&o.First.WebSocketPath, "web-socket-path", "", "path at which this server sends back each message of a WebSocket")
 	f.DurationVar(&timeout, "timeout", 2*time.Minute, "how long all may take")
-	takeFiles(cmd, "api-key-file", "tls-cert")
+	cmdflags.Files(cmd, "api-key-file", "tls-cert")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Key, err = keyFrom(keyFile); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/console"
 	"github.com/sandlane/sandlane/gateway"
 	"github.com/sandlane/sandlane/local"
@@ -25,24 +27,24 @@ and nothing of it is in the cluster. Open the printed address, which has the tok
 this run. ` + "`sandlane up`" + ` serves it too, and prints its address.`,
 		Args: cobra.NoArgs,
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "address on loopback; port 0 is any free one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := on.config()
+		cfg, err := on.Config()
 		if err != nil {
 			return err
 		}
-		find, err := on.processes(cfg)
+		find, err := on.Processes(cfg)
 		if err != nil {
 			return err
 		}
-		logWith(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		daemon.LogWith(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 		l, err := console.Listen(*listen)
 		if err != nil {
 			return err
 		}
 		defer l.Close()
-		server, err := console.New(console.Options{Config: cfg, SystemNamespace: on.systemNamespace, Processes: find})
+		server, err := console.New(console.Options{Config: cfg, SystemNamespace: on.SystemNamespace, Processes: find})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/credentials/issuer"
 	"github.com/sandlane/sandlane/gateway"
@@ -30,7 +31,7 @@ those that run out: the Secrets ` + issuer.AuthoritySecret + `, ` + issuer.Gatew
 chart runs this before an installation and every day.`,
 		Args: cobra.NoArgs,
 	}
-	kubeconfigFlag(cmd, &kubeconfig)
+	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	cmd.Flags().StringVar(&namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of the Secrets")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		api, err := inCluster(kubeconfig)

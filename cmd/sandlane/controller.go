@@ -29,6 +29,8 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/credentials"
@@ -84,13 +86,13 @@ type controllerOptions struct {
 	templates       string
 	pullSecret      string
 	log             *slog.Logger
-	logLevel        *slog.LevelVar
+	logLevel        http.Handler
 }
 
 func newController() *cobra.Command {
 	var o controllerOptions
 	var kubeconfig, egressAddress string
-	var logs logOptions
+	var logs daemon.LogOptions
 	cmd := &cobra.Command{
 		Use:     "controller",
 		Example: `  sandlane controller --metrics-address :9090`,
@@ -98,7 +100,7 @@ func newController() *cobra.Command {
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	kubeconfigFlag(cmd, &kubeconfig)
+	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics, /healthz and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "wait for the lease of the one controller that works; false only where there is never a second, not even during a rolling update")
@@ -121,9 +123,9 @@ func newController() *cobra.Command {
 	flags.StringVar(&o.sandboxdImage, "sandboxd-image", "", "image whose entry point is sandboxd (sandlane-base), from which pods of templates with runtimes: [sandboxd] get it; without it such templates are refused")
 	flags.StringVar(&o.templates, "template-registry", "", "the gateways' --template-registry, whose images alone become pools; without it TemplateBuilds are left alone")
 	flags.StringVar(&o.pullSecret, "template-pull-secret", "", "name of the Secret, in each namespace, with which nodes pull what was built; empty: they have logins of their own")
-	controlTLSFlags(cmd, &o.controlTLS, controlplane.GatewayIdentity)
-	logs.flags(flags)
-	takeFolders(cmd, "checkpoint-dir")
+	cmdflags.ControlTLS(cmd, &o.controlTLS, controlplane.GatewayIdentity)
+	logs.Flags(flags)
+	cmdflags.Folders(cmd, "checkpoint-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
@@ -149,10 +151,10 @@ func newController() *cobra.Command {
 			return fmt.Errorf("reach the API server: %w", err)
 		}
 		kubeclient.RetryUntilAPIServerReady(o.config)
-		if o.log, err = logs.open(cmd.ErrOrStderr()); err != nil {
+		if o.log, err = logs.Open(cmd.ErrOrStderr()); err != nil {
 			return err
 		}
-		o.logLevel = logs.now
+		o.logLevel = logs.LevelHandler()
 		return runController(cmd.Context(), o)
 	}
 	return cmd
@@ -165,7 +167,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	cfg := rest.CopyConfig(o.config)
 	cfg.UserAgent, cfg.QPS = "sandlane-controller", -1 // the API server has limits of its own
-	probes := &health{}
+	probes := &daemon.Health{}
 	lease, renew, retry := electionLease, electionRenew, electionRetry
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:         scheme,
@@ -174,8 +176,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 		Controller:     config.Controller{CacheSyncTimeout: syncTimeout},
 		Cache:          cache.Options{ByObject: reconcilers.CacheByObject()},
 		Metrics: metricsserver.Options{
-			BindAddress:   metricsAddress(o.metricsAddress, "0"), // "" is a port there
-			ExtraHandlers: probes.handlers(o.logLevel),
+			BindAddress:   daemon.MetricsAddress(o.metricsAddress, "0"), // "" is a port there
+			ExtraHandlers: probes.Handlers(o.logLevel),
 		},
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "sandlane-controller",
@@ -192,7 +194,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("make an API client: %w", err)
 	}
-	metrics.Registry.MustRegister(buildInfo())
+	metrics.Registry.MustRegister(daemon.BuildInfo(ownVersion()))
 	gatewayMetrics := controlplane.NewControllerMetrics(metrics.Registry)
 	directory, err := controlplane.NewDirectory(controlplane.DirectoryOptions{
 		Leases: clientset.CoordinationV1().Leases(o.systemNamespace), Pods: clientset.CoreV1().Pods(o.systemNamespace),

@@ -28,6 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/egress/keys"
@@ -67,7 +69,7 @@ func newEgress() *cobra.Command {
 	var o egressOptions
 	var kubeconfig, address, answer, roots string
 	var closed, open []string
-	var logs logOptions
+	var logs daemon.LogOptions
 	cmd := &cobra.Command{
 		Use:     "egress",
 		Example: `  sandlane egress --name egress-0 --run-dir /run/sandlane-egress --address 10.0.0.7`,
@@ -79,7 +81,7 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	kubeconfigFlag(cmd, &kubeconfig)
+	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	flags.StringVar(&o.name, "name", "", "name of this process's lease")
 	flags.StringVar(&o.runDir, "run-dir", "", "folder of the unix socket that the controller connects to")
 	flags.StringVar(&address, "address", "", "IPv4 address to serve at, on ports 53, 80 and 443")
@@ -93,11 +95,11 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics and /readyz; empty or 0 is nowhere")
 	flags.StringVar(&o.controlAddress, "control-address", "", "address and port that the controller connects to, with TLS; empty is the unix socket in --run-dir")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this process's pod, by whose end its lease ends")
-	controlTLSFlags(cmd, &o.controlTLS, controlplane.ControllerIdentity)
-	logs.flags(flags)
-	required(cmd, "name", "run-dir", "address")
-	takeFolders(cmd, "run-dir")
-	takeFiles(cmd, "upstream-ca")
+	cmdflags.ControlTLS(cmd, &o.controlTLS, controlplane.ControllerIdentity)
+	logs.Flags(flags)
+	cmdflags.Required(cmd, "name", "run-dir", "address")
+	cmdflags.Folders(cmd, "run-dir")
+	cmdflags.Files(cmd, "upstream-ca")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		for _, a := range []struct {
 			flag, text string
@@ -126,8 +128,8 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		}
 		kubeclient.RetryUntilAPIServerReady(o.config)
 		o.config.Wrap(failpoint.Watches("egress/watch"))
-		o.metricsAddress = metricsAddress(o.metricsAddress, "")
-		if o.log, err = logs.open(cmd.ErrOrStderr()); err != nil {
+		o.metricsAddress = daemon.MetricsAddress(o.metricsAddress, "")
+		if o.log, err = logs.Open(cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 		return runEgress(cmd.Context(), o)
@@ -180,7 +182,7 @@ func runEgress(ctx context.Context, o egressOptions) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(daemon.BuildInfo(ownVersion()), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := proxy.NewMetrics(registry)
 	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	var joined *egressMember

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/egress/record"
 )
 
@@ -25,16 +26,16 @@ and for how long. Port 53 is a name that had no answer. It searches the newest l
 the egress processes' logs, where each record is a line of JSON.`,
 		Args: cobra.ExactArgs(1),
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkID(args[0]); err != nil {
 			return err
 		}
-		cfg, err := on.config()
+		cfg, err := on.Config()
 		if err != nil {
 			return err
 		}
-		find, err := on.processes(cfg)
+		find, err := on.Processes(cfg)
 		if err != nil {
 			return err
 		}

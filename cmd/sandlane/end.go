@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
@@ -23,13 +24,13 @@ func newEnd() *cobra.Command {
 		Short: "End a sandbox; its record stays for a while",
 		Args:  cobra.ExactArgs(1),
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := args[0]
 		if err := checkID(id); err != nil {
 			return err
 		}
-		c, err := on.connect()
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}

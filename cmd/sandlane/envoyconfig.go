@@ -12,6 +12,7 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/envoy"
 )
 
@@ -50,8 +51,8 @@ kernel which this runs on, so run it where Envoy will run, or set them.`,
 	flags.StringVar(&o.FastPath.Folder, "fast-path-folder", "", "the gateway's --fast-path-folder")
 	flags.StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	flags.StringVar(&file, "file", "", "file to write instead, at once and readable for all; its folder must be there")
-	takeFiles(cmd, "tls-cert", "tls-key", "fast-path-module", "file")
-	takeFolders(cmd, "run-dir", "fast-path-folder")
+	cmdflags.Files(cmd, "tls-cert", "tls-key", "fast-path-module", "file")
+	cmdflags.Folders(cmd, "run-dir", "fast-path-folder")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		host, port, err := net.SplitHostPort(listen)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/console/explain"
 )
 
@@ -21,14 +22,14 @@ envs, gateways, snapshots and sandboxes. It reads with the kubeconfig's rights, 
 what it could not read.`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := checkID(args[0]); err != nil {
 				return err
 			}
 		}
-		from, err := on.reader()
+		from, err := on.Reader()
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/extproc"
@@ -25,7 +27,7 @@ func newGateway() *cobra.Command {
 	var o gateway.Options
 	var kubeconfig, pool, fastPath string
 	var heapGrowth uint64
-	var logs logOptions
+	var logs daemon.LogOptions
 	cmd := &cobra.Command{
 		Use: "gateway",
 		Example: `  sandlane gateway --name "$POD_NAME-$POD_UID" --pod-uid "$POD_UID" --run-dir /run/sandlane \
@@ -37,12 +39,12 @@ cluster; /readyz on the metrics address says when.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	kubeconfigFlag(cmd, &kubeconfig)
+	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	flags.StringVar(&o.Name, "name", "", "name of this gateway's lease: the pod's name and UID on a cluster")
 	flags.StringVar(&o.PodUID, "pod-uid", "", "UID of the pod in the system namespace that this gateway and its Envoy run in, if any")
 	flags.StringVar(&o.RunDir, "run-dir", "", "folder of the unix sockets, shared with Envoy")
 	flags.StringVar(&o.ControlAddress, "control-address", "", "this pod's IP address and a port, where controllers reach this gateway over mutual TLS; empty is a unix socket in --run-dir")
-	controlTLSFlags(cmd, &o.ControlTLS, controlplane.ControllerIdentity)
+	cmdflags.ControlTLS(cmd, &o.ControlTLS, controlplane.ControllerIdentity)
 	flags.StringVar(&pool, "first-request-pool", "", "[namespace/]name of the pool for first requests that name none")
 	flags.StringVar(&o.Domain, "domain", gateway.DefaultDomain, "domain, with its port, below which SDKs reach a sandbox as <port>-<ID>.<domain>")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "where to serve /metrics, /metrics/envoy, /healthz and /readyz; empty or 0 is nowhere")
@@ -67,11 +69,11 @@ cluster; /readyz on the metrics address says when.`,
 	flags.StringVar(&o.TemplateRegistry, "template-registry", "", "registry with a path for templates that the REST API builds, such as registry.example/templates; without it there are none")
 	flags.StringSliceVar(&o.TemplateBases, "template-bases", nil, "images that templates may be built from, without tags; a last * stands for any text; none: no image")
 	flags.StringVar(&o.TemplateCredentials, "template-credentials", "", "file with the logins of the template registry, in the form of Docker's config.json")
-	flags.Uint64Var(&heapGrowth, "heap-growth", defaultHeapGrowth, "least bytes to allocate between two garbage collections, limited to a quarter of $GOMEMLIMIT; with 0, or if $GOGC is set, Go decides")
-	logs.flags(flags)
-	required(cmd, "name", "run-dir")
-	takeFiles(cmd, "template-credentials")
-	takeFolders(cmd, "run-dir", "fast-path-folder", "checkpoint-dir")
+	flags.Uint64Var(&heapGrowth, "heap-growth", daemon.DefaultHeapGrowth, "least bytes to allocate between two garbage collections, limited to a quarter of $GOMEMLIMIT; with 0, or if $GOGC is set, Go decides")
+	logs.Flags(flags)
+	cmdflags.Required(cmd, "name", "run-dir")
+	cmdflags.Files(cmd, "template-credentials")
+	cmdflags.Folders(cmd, "run-dir", "fast-path-folder", "checkpoint-dir")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.FirstRequestPool, err = gateway.ParsePool(pool); err != nil {
 			return fmt.Errorf("--first-request-pool: %w", err)
@@ -83,22 +85,22 @@ cluster; /readyz on the metrics address says when.`,
 			return fmt.Errorf("reach the API server: %w", err)
 		}
 		kubeclient.RetryUntilAPIServerReady(o.Config)
-		o.MetricsAddress = metricsAddress(o.MetricsAddress, "")
+		o.MetricsAddress = daemon.MetricsAddress(o.MetricsAddress, "")
 		o.Config.Wrap(failpoint.Watches("gateway/watch"))
 		o.Config.Wrap(failpoint.Requests("gateway/requests"))
-		if o.Log, err = logs.open(cmd.ErrOrStderr()); err != nil {
+		if o.Log, err = logs.Open(cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 		o.ControlTLS.Log = o.Log
-		o.BuildInfo, o.LogLevel = buildInfo(), logLevel{logs.now}
+		o.BuildInfo, o.LogLevel = daemon.BuildInfo(ownVersion()), logs.LevelHandler()
 		if o.DrainGrace <= 0 || o.DrainDelay > o.DrainGrace {
 			return errors.New("--drain-grace must be more than 0 and no less than --drain-delay")
 		}
 		var stop func()
 		o.ForceStop, stop = secondSignal()
 		defer stop()
-		shareProcessors()
-		defer growHeap(heapGrowth)()
+		daemon.ShareProcessors()
+		defer daemon.GrowHeap(heapGrowth)()
 		return gateway.Run(cmd.Context(), o)
 	}
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/credentials"
 )
 
@@ -18,19 +19,19 @@ func newInitKeys() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	cmd.AddCommand(newInitKeysShow(on), newInitKeysRotate(on))
 	return cmd
 }
 
-func newInitKeysShow(on *cluster) *cobra.Command {
+func newInitKeysShow(on *cmdflags.Cluster) *cobra.Command {
 	cmd := &cobra.Command{Use: "show", Example: "  sandlane initkeys show", Short: "Show the ID of the key that new pods get", Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := on.connect()
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}
-		key, err := credentials.ReadInitKey(cmd.Context(), c, on.systemNamespace)
+		key, err := credentials.ReadInitKey(cmd.Context(), c, on.SystemNamespace)
 		if err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func newInitKeysShow(on *cluster) *cobra.Command {
 	return cmd
 }
 
-func newInitKeysRotate(on *cluster) *cobra.Command {
+func newInitKeysRotate(on *cmdflags.Cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "rotate",
 		Example: `  sandlane initkeys rotate`,
@@ -51,11 +52,11 @@ gateways can use it as long as a pod carries it.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := on.connect()
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}
-		keys, err := credentials.RotateInitKeys(cmd.Context(), c, on.systemNamespace)
+		keys, err := credentials.RotateInitKeys(cmd.Context(), c, on.SystemNamespace)
 		if err != nil {
 			return err
 		}

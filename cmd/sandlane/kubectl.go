@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/local"
 	"github.com/sandlane/sandlane/local/binaries"
 )
@@ -27,7 +28,7 @@ func newKubectl() *cobra.Command {
 		DisableFlagParsing: true,
 	}
 	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveDefault) // arguments of kubectl may be files
-	stateFlag(cmd)                                                                      // for the usage; kubectlArgs reads it
+	cmdflags.State(cmd)                                                                 // for the usage; kubectlArgs reads it
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
 			return cmd.Help()
@@ -36,7 +37,7 @@ func newKubectl() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if dir, err = stateDir(dir); err != nil {
+		if dir, err = cmdflags.StateDir(dir); err != nil {
 			return err
 		}
 		up, err := local.ReadUpFile(dir)

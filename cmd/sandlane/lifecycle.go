@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/local"
 )
 
@@ -15,7 +16,7 @@ func newDown() *cobra.Command {
 		Short:   "Stop what `up` started, and take away what a killed `up` left",
 		Args:    cobra.NoArgs,
 	}
-	state := stateFlag(cmd)
+	state := cmdflags.State(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := state()
 		if err != nil {
@@ -38,7 +39,7 @@ func newStatus() *cobra.Command {
 		Short:   "Show the processes, pools and gateways of `up`; fails when something is wrong",
 		Args:    cobra.NoArgs,
 	}
-	state := stateFlag(cmd)
+	state := cmdflags.State(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := state()
 		if err != nil {
@@ -57,7 +58,7 @@ func newLogs() *cobra.Command {
 		Short: "Show the log of a process, or the end of every log",
 		Args:  cobra.MaximumNArgs(1),
 	}
-	state := stateFlag(cmd)
+	state := cmdflags.State(cmd)
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on showing what is added, until Ctrl-C")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir, err := state()

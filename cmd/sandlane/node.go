@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/credentials/logins"
 	"github.com/sandlane/sandlane/local/node"
 )
@@ -31,8 +32,8 @@ func newNode() *cobra.Command {
 	flags.BoolVar(&o.Egress, "egress", false, "let pods whose only name server is the subnet's first address connect to the egress process there")
 	flags.StringVar(&o.HelperDir, "helpers", "", "folder of the node's programs")
 	flags.StringVar(&registryLogins, "registry-logins", "", "file with logins of registries, in the form of Docker's config.json, besides those that docker login left")
-	takeFiles(cmd, "kubeconfig", "images", "registry-logins")
-	takeFolders(cmd, "state", "helpers")
+	cmdflags.Files(cmd, "kubeconfig", "images", "registry-logins")
+	cmdflags.Folders(cmd, "state", "helpers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.Subnet, err = netip.ParsePrefix(subnet); err != nil {
 			return fmt.Errorf("--subnet %q: %w", subnet, err)

@@ -167,17 +167,6 @@ func TestDocumentedEnvoyArguments(t *testing.T) {
 	}
 }
 
-// Gateway and controller take the same words for serving no metrics.
-func TestMetricsAddress(t *testing.T) {
-	for _, off := range []string{"", "0"} {
-		for address, want := range map[string]string{"": off, "0": off, ":0": ":0", "127.0.0.1:9090": "127.0.0.1:9090"} {
-			if got := metricsAddress(address, off); got != want {
-				t.Errorf("%q where nowhere is %q: %q", address, off, got)
-			}
-		}
-	}
-}
-
 func TestVersion(t *testing.T) {
 	if code, stdout, _ := run(t, "version"); code != 0 || !strings.Contains(stdout, "kubernetes v1.") || !strings.Contains(stdout, "envoy 1.") {
 		t.Errorf("exit code %d, %q", code, stdout)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/console/bundle"
 )
 
@@ -22,11 +23,11 @@ metadata and annotations of users are left out, and what looks like a key, token
 password in logs is replaced. Look through it before you send it on.`,
 		Args: cobra.NoArgs,
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	file := cmd.Flags().String("file", "sandlane-support.tar.gz", "write the archive to this file, which must not be there yet")
-	takeFiles(cmd, "file")
+	cmdflags.Files(cmd, "file")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		from, err := on.reader()
+		from, err := on.Reader()
 		if err != nil {
 			return err
 		}

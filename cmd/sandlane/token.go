@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/credentials"
 )
 
@@ -24,17 +25,17 @@ E2b-Traffic-Access-Token). Tokens are derived from the ID and the UID of the
 sandbox: those who may read the cluster's token seed have them all.`,
 		Args: cobra.ExactArgs(1),
 	}
-	on := clusterFlags(cmd)
+	on := cmdflags.ForCluster(cmd)
 	traffic := cmd.Flags().Bool("traffic", false, "the traffic token, not sandboxd's")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkID(args[0]); err != nil {
 			return err
 		}
-		c, err := on.connect()
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}
-		return token(cmd, c, on.systemNamespace, args[0], *traffic)
+		return token(cmd, c, on.SystemNamespace, args[0], *traffic)
 	}
 	return cmd
 }

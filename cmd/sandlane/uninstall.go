@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/cmd/sandlane/uninstall"
 	"github.com/sandlane/sandlane/gateway"
 )
@@ -24,7 +25,7 @@ func newUninstall() *cobra.Command {
 	var timeout time.Duration
 	var o uninstall.Options
 	cmd.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default the pod's service account)")
-	takeFiles(cmd, "kubeconfig")
+	cmdflags.Files(cmd, "kubeconfig")
 	cmd.PersistentFlags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait until nothing is left")
 	step := func(use, example, short string, run func(context.Context, uninstall.Options) error) *cobra.Command {
 		return &cobra.Command{Use: use, Example: example, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {

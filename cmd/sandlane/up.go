@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/local"
@@ -40,7 +42,7 @@ empty cluster.
 This is for development: it is no boundary against hostile code.`,
 		Args: cobra.NoArgs,
 	}
-	state := stateFlag(cmd)
+	state := cmdflags.State(cmd)
 	takeBundle := bundleFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&detach, "detach", "d", false, "return when everything is ready, and go on in the background")
@@ -57,7 +59,7 @@ This is for development: it is no boundary against hostile code.`,
 	flags.StringSliceVar(&o.Egress.Open, "egress-open", nil, "hosts that sandboxes may reach by --egress although their addresses are closed, each with its block: git.example.com=10.0.0.0/24")
 	flags.StringVar(&o.Egress.Resolver, "egress-resolver", "", "name server that --egress asks, as address and port; this machine's if empty")
 	flags.StringVar(&o.Egress.RootsFile, "egress-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
-	takeFiles(cmd, "egress-ca")
+	cmdflags.Files(cmd, "egress-ca")
 	flags.StringVar(&o.FastPath, "fast-path", local.FastPathAuto, "let Envoy answer requests with known routes by itself: auto (where it can) or off")
 	flags.StringSliceVar(&o.TemplateBases, "template-bases", nil, "images at addresses of this machine or of its private network that templates may be built from, with their registry's port, such as 127.0.0.1:5000/*")
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
@@ -99,7 +101,7 @@ func upHere(cmd *cobra.Command, o *local.Options) error {
 	report := local.NewReporter()
 	o.Console = consoleOf(o.StateDir)
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	logWith(o.Log)
+	daemon.LogWith(o.Log)
 	o.Progress = func(line string) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)
 		report.Progress(line)

@@ -37,6 +37,23 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
+// maxFiles bounds the files of a folder, without its tests.
+const maxFiles = 30
+
+func TestFilesInAFolder(t *testing.T) {
+	for _, p := range packages(t) {
+		n := 0
+		for _, f := range p.files {
+			if !f.test {
+				n++
+			}
+		}
+		if n > maxFiles {
+			t.Errorf("%s has %d files that are not tests, more than %d: give a story of it a folder", p.dir, n, maxFiles)
+		}
+	}
+}
+
 // Tests wait for conditions. Those that use testing/synctest may sleep: their
 // time is virtual.
 func TestNoSleepInTests(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package cmdflags
 
 import (
 	"errors"
@@ -19,31 +19,32 @@ import (
 	"github.com/sandlane/sandlane/local"
 )
 
-// cluster is the one that a command works on: that of a kubeconfig, else that of the
+// Cluster is the one that a command works on: that of a kubeconfig, else that of the
 // `up` that runs with a state folder. $KUBECONFIG alone is not heeded: a user who has
 // tried `up` would change another cluster without having named it.
-type cluster struct {
-	kubeconfig, state string
-	// systemNamespace is where the cluster keeps the seed of tokens, keyNamespace
+type Cluster struct {
+	// SystemNamespace is where the cluster keeps the seed of tokens, KeyNamespace
 	// where API keys.
-	systemNamespace, keyNamespace string
+	SystemNamespace, KeyNamespace string
+
+	kubeconfig, state string
 }
 
-// clusterFlags adds the flags that name a cluster to a command and those below it.
-func clusterFlags(cmd *cobra.Command) *cluster {
-	c, flags := &cluster{}, cmd.PersistentFlags()
+// ForCluster adds the flags that name a cluster to a command and those below it.
+func ForCluster(cmd *cobra.Command) *Cluster {
+	c, flags := &Cluster{}, cmd.PersistentFlags()
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster (default that of \"sandlane up\" with --state)")
 	flags.StringVar(&c.state, "state", "", stateUsage)
-	flags.StringVar(&c.systemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
-	flags.StringVar(&c.keyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
-	takeFiles(cmd, "kubeconfig")
-	takeFolders(cmd, "state")
+	flags.StringVar(&c.SystemNamespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of leases and of the gateways' own Secrets")
+	flags.StringVar(&c.KeyNamespace, "key-namespace", gateway.DefaultKeyNamespace, "namespace of API keys")
+	Files(cmd, "kubeconfig")
+	Folders(cmd, "state")
 	return c
 }
 
-// connect returns a client that reads live.
-func (c *cluster) connect() (client.Client, error) {
-	cfg, err := c.config()
+// Connect returns a client that reads live.
+func (c *Cluster) Connect() (client.Client, error) {
+	cfg, err := c.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +59,8 @@ func clientFor(cfg *rest.Config) (client.Client, error) {
 	return client.New(cfg, client.Options{Scheme: scheme})
 }
 
-// config is the user's.
-func (c *cluster) config() (*rest.Config, error) {
+// Config is the user's.
+func (c *Cluster) Config() (*rest.Config, error) {
 	kubeconfig, err := c.find()
 	if err != nil {
 		return nil, err
@@ -71,23 +72,23 @@ func (c *cluster) config() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// processes finds the cluster's gateways and controllers: those of `up` by its state
+// Processes finds the cluster's gateways and controllers: those of `up` by its state
 // folder, those of a kubeconfig by their pods.
-func (c *cluster) processes(cfg *rest.Config) (processes.Finder, error) {
+func (c *Cluster) Processes(cfg *rest.Config) (processes.Finder, error) {
 	if c.kubeconfig == "" {
-		dir, err := stateDir(c.state)
+		dir, err := StateDir(c.state)
 		return local.Processes(dir), err
 	}
 	api, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare a client: %w", err)
 	}
-	return processes.InCluster(api, c.systemNamespace), nil
+	return processes.InCluster(api, c.SystemNamespace), nil
 }
 
-// reader reads what `explain` and `support-bundle` show.
-func (c *cluster) reader() (explain.Reader, error) {
-	cfg, err := c.config()
+// Reader reads what `explain` and `support-bundle` show.
+func (c *Cluster) Reader() (explain.Reader, error) {
+	cfg, err := c.Config()
 	if err != nil {
 		return explain.Reader{}, err
 	}
@@ -95,19 +96,19 @@ func (c *cluster) reader() (explain.Reader, error) {
 	if err != nil {
 		return explain.Reader{}, err
 	}
-	find, err := c.processes(cfg)
-	return explain.Reader{API: api, SystemNamespace: c.systemNamespace, Processes: find}, err
+	find, err := c.Processes(cfg)
+	return explain.Reader{API: api, SystemNamespace: c.SystemNamespace, Processes: find}, err
 }
 
 // find returns the path of the kubeconfig.
-func (c *cluster) find() (string, error) {
+func (c *Cluster) find() (string, error) {
 	switch {
 	case c.kubeconfig != "" && c.state != "":
 		return "", errors.New("--kubeconfig and --state name two clusters: give one of them")
 	case c.kubeconfig != "":
 		return c.kubeconfig, nil
 	}
-	dir, err := stateDir(c.state)
+	dir, err := StateDir(c.state)
 	if err != nil {
 		return "", err
 	}

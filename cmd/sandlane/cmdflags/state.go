@@ -1,4 +1,4 @@
-package main
+package cmdflags
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 
 const stateUsage = "state folder (default $XDG_STATE_HOME/sandlane or ~/.local/state/sandlane)"
 
-// stateFlag adds --state to a command and returns what reads it.
-func stateFlag(cmd *cobra.Command) func() (string, error) {
+// State adds --state to a command and returns what reads it.
+func State(cmd *cobra.Command) func() (string, error) {
 	dir := cmd.Flags().String("state", "", stateUsage)
-	takeFolders(cmd, "state")
-	return func() (string, error) { return stateDir(*dir) }
+	Folders(cmd, "state")
+	return func() (string, error) { return StateDir(*dir) }
 }
 
-// stateDir makes a --state absolute, or gives the default.
-func stateDir(dir string) (string, error) {
+// StateDir makes a --state absolute, or gives the default.
+func StateDir(dir string) (string, error) {
 	if dir == "" {
 		return local.DefaultStateDir()
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 // The level changes while the process runs, for callers on the same machine alone.
 func TestLogLevel(t *testing.T) {
 	before := slog.Default()
-	t.Cleanup(func() { logWith(before) })
+	t.Cleanup(func() { LogWith(before) })
 	var out bytes.Buffer
-	o := logOptions{format: "text", level: "info"}
-	log, err := o.open(&out)
+	o := LogOptions{format: "text", level: "info"}
+	log, err := o.Open(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestLogLevel(t *testing.T) {
 		r := httptest.NewRequest(ask.method, logLevelPath, strings.NewReader(ask.body))
 		r.RemoteAddr = ask.from
 		w := httptest.NewRecorder()
-		logLevel{o.now}.ServeHTTP(w, r)
+		o.LevelHandler().ServeHTTP(w, r)
 		if w.Code != ask.status || !strings.Contains(w.Body.String(), ask.answer) {
 			t.Errorf("%s from %s with %q: %d %s, want %d with %q", ask.method, ask.from, ask.body, w.Code, w.Body, ask.status, ask.answer)
 		}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 // Lines of our own and of libraries have the same form, and the level holds.
 func TestLogOptions(t *testing.T) {
 	before := slog.Default()
-	t.Cleanup(func() { logWith(before) })
+	t.Cleanup(func() { LogWith(before) })
 	var out bytes.Buffer
-	o := logOptions{format: "json", level: "warn"}
-	log, err := o.open(&out)
+	o := LogOptions{format: "json", level: "warn"}
+	log, err := o.Open(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func TestLogOptions(t *testing.T) {
 	if strings.Join(messages, ", ") != "a warning, of a library" {
 		t.Errorf("messages are %q", messages)
 	}
-	for _, bad := range []logOptions{{format: "xml", level: "info"}, {format: "text", level: "loud"}} {
-		if _, err := bad.open(&out); err == nil || !strings.Contains(err.Error(), "must be") {
+	for _, bad := range []LogOptions{{format: "xml", level: "info"}, {format: "text", level: "loud"}} {
+		if _, err := bad.Open(&out); err == nil || !strings.Contains(err.Error(), "must be") {
 			t.Errorf("%+v: %v, want it refused", bad, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"fmt"
@@ -11,6 +11,9 @@ import (
 
 // logLevelPath is where a process's metrics port answers for its log's level.
 const logLevelPath = "/log-level"
+
+// LevelHandler returns what answers at [logLevelPath]. Call it after Open.
+func (o *LogOptions) LevelHandler() http.Handler { return logLevel{o.now} }
 
 // logLevel answers what the least level is that is logged (GET), and sets it until
 // the process ends (PUT, with the level as the body). It answers callers of its own

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"runtime"
@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// buildInfo is a metric that is always 1 and says in its labels what runs.
-func buildInfo() prometheus.Collector {
+// BuildInfo is a metric that is always 1 and says in its labels what runs.
+func BuildInfo(version string) prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "sandlane", Name: "build_info", Help: "1; the labels say which version of Sandlane this process is.",
-		ConstLabels: prometheus.Labels{"version": ownVersion(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	info.Set(1)
 	return info

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"math"
@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// defaultHeapGrowth is what a gateway may allocate between two garbage collections
+// DefaultHeapGrowth is what a gateway may allocate between two garbage collections
 // at least. A small one answers some 20,000 requests with it.
-const defaultHeapGrowth = 128 << 20
+const DefaultHeapGrowth = 128 << 20
 
-// growHeap lets the heap grow by `bytes` before it is collected, also where
+// GrowHeap lets the heap grow by `bytes` before it is collected, also where
 // little of it is in use: Go collects when it has doubled, which for a small gateway
 // is many times a second, and each time slows the requests of that moment. A heap
 // that is larger than that doubles, as before. It does nothing for 0, or where $GOGC
 // has decided; $GOMEMLIMIT holds in any case. The caller stops it.
-func growHeap(bytes uint64) (stop func()) {
+func GrowHeap(bytes uint64) (stop func()) {
 	if bytes == 0 || os.Getenv("GOGC") != "" {
 		return func() {}
 	}

@@ -1,15 +1,15 @@
-package main
+package daemon
 
 import (
 	"os"
 	"runtime"
 )
 
-// shareProcessors leaves Envoy its half of the machine's processors: the gateway
+// ShareProcessors leaves Envoy its half of the machine's processors: the gateway
 // answers each request in a few microseconds, and threads of its own that look for
 // more to do take them from Envoy, which has most of the work. Where the gateway's
 // processors are limited, by its container or $GOMAXPROCS, they are its own.
-func shareProcessors() {
+func ShareProcessors() {
 	if n := shared(runtime.GOMAXPROCS(0), runtime.NumCPU(), os.Getenv("GOMAXPROCS")); n > 0 {
 		runtime.GOMAXPROCS(n)
 	}
