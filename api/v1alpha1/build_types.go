@@ -2,6 +2,8 @@ package v1alpha1
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -228,4 +230,37 @@ func TemplateAliases(tag string, names ...string) []string {
 		}
 	}
 	return all
+}
+
+// TagHolders returns the builds of one template that have its tags, by tag: of several Ready
+// builds that were given a tag the one that was given it last has it.
+func TagHolders(builds []TemplateBuild) map[string]*TemplateBuild {
+	holders, since := map[string]*TemplateBuild{}, map[string]metav1.MicroTime{}
+	for i := range builds {
+		b := &builds[i]
+		if b.Status.Phase != BuildReady || b.DeletionTimestamp != nil {
+			continue
+		}
+		for _, tag := range b.Status.Tags {
+			later := tag.At.Compare(since[tag.Name].Time)
+			if holder := holders[tag.Name]; holder == nil || later > 0 || later == 0 && strings.Compare(b.Name, holder.Name) > 0 {
+				holders[tag.Name], since[tag.Name] = b, tag.At
+			}
+		}
+	}
+	return holders
+}
+
+// NextTagTime is now, or a time after those at which any of the builds was given one of the tags:
+// the clock that wrote those may be ahead.
+func NextTagTime(builds []TemplateBuild, tags []string, now time.Time) metav1.MicroTime {
+	now = now.Truncate(time.Microsecond)
+	for i := range builds {
+		for _, tag := range builds[i].Status.Tags {
+			if slices.Contains(tags, tag.Name) && !now.After(tag.At.Time) {
+				now = tag.At.Add(time.Microsecond)
+			}
+		}
+	}
+	return metav1.NewMicroTime(now)
 }

@@ -20,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,25 +132,6 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 	return view(build), nil
 }
 
-// list lists the builds of a namespace, or only those of templates. Of each it reads the
-// metadata: the rest of many is more than a gateway should have in memory.
-func (b *Builds) list(ctx context.Context, namespace string, templates ...string) ([]metav1.PartialObjectMetadata, error) {
-	all := &metav1.PartialObjectMetadataList{}
-	all.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TemplateBuildList"))
-	o := []client.ListOption{client.InNamespace(namespace)}
-	if len(templates) > 0 {
-		of, err := labels.NewRequirement(v1alpha1.LabelTemplate, selection.In, templates)
-		if err != nil {
-			return nil, fmt.Errorf("list builds: %w", err)
-		}
-		o = append(o, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*of)})
-	}
-	if err := b.o.API.List(ctx, all, o...); err != nil {
-		return nil, fmt.Errorf("list builds: %w", err)
-	}
-	return all.Items, nil
-}
-
 // get reads a build of the caller's.
 func (b *Builds) get(ctx context.Context, caller restapi.KeyOwner, template, id string) (*v1alpha1.TemplateBuild, error) {
 	if uuid.Validate(id) != nil {
@@ -201,33 +180,10 @@ func (b *Builds) named(build *v1alpha1.TemplateBuild) bool {
 	})
 }
 
-// states are E2B's names of phases.
-var states = map[v1alpha1.BuildPhase]string{
-	"": "waiting", v1alpha1.BuildWaiting: "waiting", v1alpha1.BuildBuilding: "building", v1alpha1.BuildStarting: "building",
-	v1alpha1.BuildReady: "ready", v1alpha1.BuildFailed: "error",
-}
-
-func view(build *v1alpha1.TemplateBuild) restapi.Build {
-	v := restapi.Build{
-		ID: build.Name, TemplateID: build.Spec.TemplateID, Name: build.Spec.Name, Tags: build.Spec.Tags, State: states[build.Status.Phase],
-	}
-	if build.Status.Phase == v1alpha1.BuildFailed {
-		v.Reason, v.Step = build.Status.Message, build.Status.Step
-	}
-	for _, e := range build.Status.Log {
-		v.Log = append(v.Log, restapi.BuildLogEntry{At: e.At.Time, Level: e.Level, Step: e.Step, Text: e.Text})
-	}
-	return v
-}
-
 // Delete implements restapi.Builds. A gateway that runs one of the builds notices it at its
 // next write.
 func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName string) (bool, error) {
-	ids := []string{templateID(caller, idOrName)}
-	if len(validation.IsValidLabelValue(idOrName)) == 0 {
-		ids = append(ids, idOrName)
-	}
-	all, err := b.list(ctx, caller.Namespace, ids...)
+	all, err := b.list(ctx, caller.Namespace, templateIDs(caller, idOrName)...)
 	if err != nil {
 		return false, err
 	}

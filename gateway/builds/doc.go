@@ -47,6 +47,10 @@
 // from the older one, and then writes Ready: the oldest pool has an alias, so a name moves with
 // the second write, and is never nowhere. The older pool stays, with its sandboxes.
 //
+// Of several builds the one that was given a tag last has it: a gateway that assigns a tag writes
+// a time after all that are there. A gateway that removes one takes it from all builds, and last
+// from the one that has it. The controller moves the names, and the gateway then answers.
+//
 // # When a step fails
 //
 //   - No registry is named: 501.
@@ -89,11 +93,11 @@
 // # Memory
 //
 // No layer is in memory: uploads, bases and archives are streams. What is, is bounded: the names
-// of changed folders (package layer), the logs and recipes of running builds, and of builds that
-// are listed the metadata alone.
+// of changed folders (package layer), the logs and recipes of running builds; builds that are
+// listed are read eight at a time, or their metadata alone.
 //
 // # Lacking
 //
-// Reuse of earlier steps; fromTemplate; assigning and listing tags; collecting images of deleted
-// builds; pools that fall to no replicas; builds that go on at another gateway.
+// Reuse of earlier steps; fromTemplate; collecting images of deleted builds; pools that fall to no
+// replicas; builds that go on at another gateway.
 package builds

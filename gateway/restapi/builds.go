@@ -20,9 +20,6 @@ import (
 const (
 	// uploadTimeout bounds one upload. SDKs give up after an hour.
 	uploadTimeout = time.Hour
-	// logPage is how many entries of a build's log one answer has at most; SDKs ask again
-	// until they get none.
-	logPage = 100
 
 	defaultCPUs     = 2
 	defaultMemoryMB = 512
@@ -34,7 +31,7 @@ var builtName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
 // What a [Builds] says when it refuses. A [RefusedBuildError] says why in words.
 var (
-	// ErrNoBuild: there is no such build in the caller's namespace.
+	// ErrNoBuild: there is no such build, template or tag in the caller's namespace.
 	ErrNoBuild = errors.New("no such build")
 	// ErrBuildStarted: the build was started before.
 	ErrBuildStarted = errors.New("the build was started before")
@@ -91,6 +88,18 @@ type Build struct {
 	// Reason and Step say why and where it failed.
 	Reason, Step string
 	Log          []BuildLogEntry
+
+	CPUCount, MemoryMB   int
+	CreatedAt, UpdatedAt time.Time
+	FinishedAt           time.Time // zero: it goes on
+	// Assigned are the tags that it was given; the build that was given one last has it.
+	Assigned []AssignedTag
+}
+
+// AssignedTag is a tag that a build was given.
+type AssignedTag struct {
+	Tag string
+	At  time.Time
 }
 
 // Builds makes templates from images. It is safe for concurrent use. What is of another
@@ -107,6 +116,14 @@ type Builds interface {
 	Start(ctx context.Context, caller KeyOwner, templateID, buildID string, r Recipe) error
 	// Get returns a build.
 	Get(ctx context.Context, caller KeyOwner, templateID, buildID string) (Build, error)
+	// List returns the builds of a template, by its ID or name, without their logs, the newest
+	// first; there is at least one.
+	List(ctx context.Context, caller KeyOwner, idOrName string) ([]Build, error)
+	// Assign gives tags to the build that has the tag from, and returns its ID when this gateway
+	// knows it by them.
+	Assign(ctx context.Context, caller KeyOwner, idOrName, from string, tags []string) (buildID string, err error)
+	// Remove takes tags from a template, and returns when this gateway knows it by none of them.
+	Remove(ctx context.Context, caller KeyOwner, idOrName string, tags []string) error
 	// Delete deletes all builds of a template, by its ID or name, and reports whether there
 	// were any.
 	Delete(ctx context.Context, caller KeyOwner, idOrName string) (bool, error)
@@ -190,13 +207,9 @@ func buildRequest(caller KeyOwner, body *api.TemplateBuildRequest) (BuildRequest
 		request.Tags = append(request.Tags, tag)
 	}
 	if body.Tags != nil {
-		for _, tag := range *body.Tags {
-			if tag = strings.ToLower(strings.TrimSpace(tag)); !tagPattern.MatchString(tag) {
-				return BuildRequest{}, refuse(http.StatusBadRequest, "tags: invalid tag")
-			}
-			if !slices.Contains(request.Tags, tag) {
-				request.Tags = append(request.Tags, tag)
-			}
+		var err error
+		if request.Tags, err = withTags(request.Tags, *body.Tags); err != nil {
+			return BuildRequest{}, err
 		}
 	}
 	if len(request.Tags) == 0 {
@@ -320,67 +333,4 @@ func checkStep(step BuildStep) error {
 		return errors.New("an argument has a zero byte")
 	}
 	return nil
-}
-
-// GetTemplateBuildStatus is GET /templates/{templateID}/builds/{buildID}/status.
-func (s *Server) GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, templateID, buildID string, params api.GetTemplateBuildStatusParams) {
-	builds, err := s.builds()
-	var build Build
-	if err == nil {
-		build, err = builds.Get(r.Context(), callOf(r).owner, templateID, buildID)
-	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	log := atLeast(build.Log, params.Level)
-	offset, limit := 0, logPage
-	if params.LogsOffset != nil {
-		offset = *params.LogsOffset
-	}
-	if params.Limit != nil {
-		limit = *params.Limit
-	}
-	page := log[min(offset, len(log)):]
-	view := api.TemplateBuildInfo{
-		TemplateID: build.TemplateID, BuildID: build.ID, Status: build.State, Logs: []string{}, LogEntries: logViews(page[:min(limit, len(page))]),
-	}
-	if build.State == "error" {
-		view.Reason = &api.BuildReason{Message: build.Reason, LogEntries: new(logViews(ofStep(build.Log, build.Step)))}
-		if build.Step != "" {
-			view.Reason.Step = &build.Step
-		}
-	}
-	writeJSON(w, http.StatusOK, view)
-}
-
-// levels of a log, from the least.
-var levels = []string{"debug", "info", "warn", "error"}
-
-func atLeast(log []BuildLogEntry, level *api.GetTemplateBuildStatusParamsLevel) []BuildLogEntry {
-	if level == nil {
-		return log
-	}
-	least := slices.Index(levels, string(*level))
-	return slices.DeleteFunc(slices.Clone(log), func(e BuildLogEntry) bool { return slices.Index(levels, e.Level) < least })
-}
-
-// reasonEntries is how many of a step's last lines stand beside the reason of its failure.
-const reasonEntries = 20
-
-func ofStep(log []BuildLogEntry, step string) []BuildLogEntry {
-	log = slices.DeleteFunc(slices.Clone(log), func(e BuildLogEntry) bool { return e.Step != step })
-	return log[max(0, len(log)-reasonEntries):]
-}
-
-func logViews(log []BuildLogEntry) []api.BuildLogEntry {
-	views := make([]api.BuildLogEntry, 0, len(log))
-	for _, e := range log {
-		view := api.BuildLogEntry{Timestamp: e.At.UTC(), Level: e.Level, Message: e.Text}
-		if e.Step != "" {
-			view.Step = &e.Step
-		}
-		views = append(views, view)
-	}
-	return views
 }

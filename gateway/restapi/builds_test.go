@@ -25,7 +25,9 @@ type fakeBuilds struct {
 	requested []BuildRequest
 	started   []Recipe
 	uploaded  string
+	tagged    []string
 	build     Build
+	older     []Build
 	err       error
 }
 
@@ -67,6 +69,23 @@ func (f *fakeBuilds) Start(_ context.Context, caller KeyOwner, template, id stri
 
 func (f *fakeBuilds) Get(_ context.Context, caller KeyOwner, template, id string) (Build, error) {
 	return f.build, f.of(caller, template, id)
+}
+
+func (f *fakeBuilds) List(_ context.Context, caller KeyOwner, name string) ([]Build, error) {
+	if name == f.build.Name {
+		name = templateA
+	}
+	return append([]Build{f.build}, f.older...), f.of(caller, name, "")
+}
+
+func (f *fakeBuilds) Assign(_ context.Context, caller KeyOwner, name, from string, tags []string) (string, error) {
+	f.tagged = append(f.tagged, name+" "+from+" "+strings.Join(tags, ","))
+	return buildA, f.of(caller, name, "")
+}
+
+func (f *fakeBuilds) Remove(_ context.Context, caller KeyOwner, name string, tags []string) error {
+	f.tagged = append(f.tagged, name+" "+strings.Join(tags, ","))
+	return f.of(caller, name, "")
 }
 
 func (f *fakeBuilds) Delete(_ context.Context, caller KeyOwner, name string) (bool, error) {
@@ -114,6 +133,8 @@ func TestBuildAnswers(t *testing.T) {
 		{"GET", "/templates/" + templateA + "/files/..", ``, keyA, nil, 400, `hash`},
 		{"DELETE", "/templates/" + templateA, ``, keyA, nil, 204, ``},
 		{"DELETE", "/templates/base", ``, keyA, nil, 501, `SandboxPool`},
+		{"DELETE", "/templates/a%2F" + templateA, ``, keyA, nil, 204, ``},
+		{"DELETE", "/templates/b%2F" + templateA, ``, keyA, nil, 501, `checkpoint-dir`},
 	} {
 		b.err = c.err
 		w := ask(t, s, c.method, c.path, c.key, c.body)

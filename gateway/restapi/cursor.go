@@ -9,12 +9,10 @@ import (
 	"sort"
 	"strings"
 	"time"
-
-	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
 
-// cursor is the last sandbox of a page, and the version of the list it was in. The
-// sandbox need not exist any more: the next page begins after where it stood.
+// cursor is the last sandbox of a page, or the last of what else is listed, and the version of
+// the list it was in. It need not exist any more: the next page begins after where it stood.
 // Sandboxes that start meanwhile may be missed or be on a later page, as their order
 // says; none is listed twice.
 type cursor struct {
@@ -30,7 +28,11 @@ const (
 	versionMark   = "__v"
 )
 
-var versionPattern = regexp.MustCompile(`^[1-9][0-9]{0,18}$`)
+var (
+	versionPattern = regexp.MustCompile(`^[1-9][0-9]{0,18}$`)
+	// listedPattern is the form of what a list is of: sandboxes, snapshots, templates, builds.
+	listedPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
 
 func (c cursor) token(ascending bool) string {
 	text := c.started.UTC().Format(time.RFC3339Nano) + "__" + c.id
@@ -54,7 +56,7 @@ func parseCursor(token string, ascending bool) (*cursor, error) {
 	rest, marked := strings.CutSuffix(rest, ascendingMark)
 	at, id, found := strings.Cut(rest, "__")
 	started, err := time.Parse(time.RFC3339Nano, at)
-	if !found || err != nil || !sandboxid.Valid(id) || versioned && !versionPattern.MatchString(version) {
+	if !found || err != nil || !listedPattern.MatchString(id) || versioned && !versionPattern.MatchString(version) {
 		return nil, malformed
 	}
 	if marked != ascending {
@@ -89,4 +91,33 @@ func (c *cursor) position(sorted []Sandbox, ascending bool) int {
 	return sort.Search(len(sorted), func(i int) bool {
 		return compare(sorted[i].StartedAt, sorted[i].ID, c.started, c.id, ascending) > 0
 	})
+}
+
+// newestPage returns a page of what has times and IDs, the newest first, and the token of the next
+// page; empty: there is none. It sorts all.
+func newestPage[T any](all []T, key func(T) (time.Time, string), token *string, limit *int) (page []T, next string, err error) {
+	slices.SortFunc(all, func(a, b T) int {
+		aAt, aID := key(a)
+		bAt, bID := key(b)
+		return compare(aAt, aID, bAt, bID, false)
+	})
+	if token != nil && *token != "" {
+		after, err := parseCursor(*token, false)
+		if err != nil {
+			return nil, "", err
+		}
+		all = slices.DeleteFunc(all, func(one T) bool {
+			at, id := key(one)
+			return compare(at, id, after.started, after.id, false) <= 0
+		})
+	}
+	n := defaultPage
+	if limit != nil {
+		n = *limit
+	}
+	if len(all) <= n {
+		return all, "", nil
+	}
+	at, id := key(all[n-1])
+	return all[:n], cursor{started: at, id: id}.token(false), nil
 }

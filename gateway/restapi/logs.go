@@ -50,7 +50,7 @@ func (s *Server) GetSandboxLogsV2(w http.ResponseWriter, r *http.Request, _ stri
 		s.fail(w, r, err)
 		return
 	}
-	backward := params.Direction != nil && *params.Direction == api.Backward
+	backward := params.Direction != nil && *params.Direction == api.GetSandboxLogsV2ParamsDirectionBackward
 	lines = slices.DeleteFunc(lines, func(l LogLine) bool {
 		if params.Search != nil && !strings.Contains(l.Text, *params.Search) {
 			return true

@@ -192,8 +192,13 @@ type Template struct {
 	SandboxEnv, Pool string
 	// Adopted is the pool that the env was made for, whose sandboxes of before are of this
 	// template too; empty if it was made for none.
-	Adopted   string
-	CreatedAt time.Time
+	Adopted string
+	// Build is the build that the name without a tag means, and OtherPools are those of the
+	// template's other builds, whose sandboxes are of this template too; empty if it was not built
+	// here.
+	Build      string
+	OtherPools []string
+	CreatedAt  time.Time
 	// MaxLifetime bounds how long after its start a sandbox may end.
 	MaxLifetime time.Duration
 	// ByName: its sandboxes may be allowed hosts by name, and their requests get headers.

@@ -222,12 +222,13 @@ func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snaps
 // built.
 func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text string) {
 	caller := callOf(r).owner
-	if _, err := parseReference(text); err != nil {
+	ref, err := parseReference(text)
+	if err != nil {
 		s.fail(w, r, invalidReference(err))
 		return
 	}
-	if s.o.Builds != nil {
-		deleted, err := s.o.Builds.Delete(r.Context(), caller, text)
+	if s.o.Builds != nil && ref.tag == "" && ref.ofTeam(caller.Team) {
+		deleted, err := s.o.Builds.Delete(r.Context(), caller, ref.name)
 		if deleted || err != nil {
 			s.done(w, r, err)
 			return

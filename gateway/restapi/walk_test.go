@@ -15,6 +15,10 @@ var bodies = map[string]string{
 	"PUT /sandboxes/{sandboxID}/network":               `{}`,
 	"POST /v3/templates":                               `{"name":"x"}`,
 	"POST /v2/templates/{templateID}/builds/{buildID}": `{"fromImage":"x"}`,
+	"PATCH /templates/{templateID}":                    `{"public":false}`,
+	"PATCH /v2/templates/{templateID}":                 `{"public":false}`,
+	"POST /templates/tags":                             `{"target":"` + templateA + `","tags":["x"]}`,
+	"DELETE /templates/tags":                           `{"name":"` + templateA + `","tags":["x"]}`,
 }
 
 // others are what a key of another team gets from operations that name no sandbox
@@ -36,6 +40,18 @@ var others = map[string]int{
 	"PUT /templates/{templateID}/files/{hash}":            403,
 	"POST /v2/templates/{templateID}/builds/{buildID}":    404,
 	"GET /templates/{templateID}/builds/{buildID}/status": 404,
+	"GET /templates/{templateID}/builds/{buildID}/logs":   404,
+	"GET /v2/templates":                                   200,
+	"GET /templates/{templateID}":                         404,
+	"PATCH /templates/{templateID}":                       404,
+	"PATCH /v2/templates/{templateID}":                    404,
+	"POST /templates/tags":                                404,
+	"DELETE /templates/tags":                              404,
+	"GET /templates/{templateID}/tags":                    404,
+	"GET /templates/{templateID}/tags/count":              404,
+	"GET /templates/{templateID}/tags/exists":             404,
+	"GET /templates/{templateID}/tags/groups":             404,
+	"GET /templates/{templateID}/tags/{tag}/assignments":  404,
 }
 
 // needsStore are the operations that answer 501 where gateways keep no files, or build nothing.
@@ -49,6 +65,9 @@ var needsStore = map[string]bool{
 	"PUT /templates/{templateID}/files/{hash}":            true,
 	"POST /v2/templates/{templateID}/builds/{buildID}":    true,
 	"GET /templates/{templateID}/builds/{buildID}/status": true,
+	"GET /templates/{templateID}/builds/{buildID}/logs":   true,
+	"POST /templates/tags":                                true,
+	"DELETE /templates/tags":                              true,
 }
 
 // No operation of the document works without a key, and none shows or touches
@@ -64,17 +83,20 @@ func TestEveryOperation(t *testing.T) {
 			operations++
 			name := method + " " + path
 			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0").Replace(path)
-			if strings.Contains(path, "/builds/") || strings.Contains(path, "/files/") {
-				where = strings.NewReplacer("{templateID}", templateA, "{buildID}", buildA, "{hash}", hashA).Replace(path)
+			if strings.HasPrefix(path, "/templates/{") && method != "DELETE" || strings.HasPrefix(path, "/v2/templates/") {
+				where = strings.NewReplacer("{templateID}", templateA, "{buildID}", buildA, "{hash}", hashA, "{tag}", "default").Replace(path)
 			}
 			if isStreamed(op) {
 				where += "?upload=allowed." + hashA
+			}
+			if strings.HasSuffix(path, "/tags/exists") {
+				where += "?tag=default"
 			}
 			if path == "/sandboxes/metrics" {
 				where += "?sandbox_ids=" + idA
 			}
 			s, f, kept := snapshotServer(t)
-			s.o.Builds = &fakeBuilds{}
+			s.o.Builds = &fakeBuilds{build: Build{ID: buildA, TemplateID: templateA, Name: "x", State: "ready"}}
 			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -171,9 +171,13 @@ func (r *Reconciler) starting(ctx context.Context, b *v1alpha1.TemplateBuild) (c
 		return ctrl.Result{}, err
 	}
 	if why == "" && pool.Status.Idle-pool.Status.UnavailableIdle > 0 {
-		now := metav1.NewMicroTime(r.Clock.Now())
+		others, err := r.others(ctx, b)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		now := v1alpha1.NextTagTime(others, b.Spec.Tags, r.Clock.Now())
 		ready := func(s *v1alpha1.TemplateBuildStatus) {
-			s.Phase, s.PhaseAt = v1alpha1.BuildReady, &metav1.Time{Time: now.Time}
+			s.Phase, s.PhaseAt = v1alpha1.BuildReady, &metav1.Time{Time: r.Clock.Now()}
 			for _, tag := range b.Spec.Tags {
 				s.Tags = append(s.Tags, v1alpha1.BuildTag{Name: tag, At: now})
 			}
@@ -211,14 +215,11 @@ func (r *Reconciler) degraded(pool *v1alpha1.SandboxPool) string {
 // those that get some, then those that lose some. Between the two the older pool has a name
 // that both have, so a name leads nowhere at no time.
 func (r *Reconciler) name(ctx context.Context, b *v1alpha1.TemplateBuild) error {
-	var all v1alpha1.TemplateBuildList
-	if err := r.List(ctx, &all, client.InNamespace(b.Namespace)); err != nil {
-		return fmt.Errorf("listing the builds of a template: %w", err)
+	others, err := r.others(ctx, b)
+	if err != nil {
+		return err
 	}
-	of := slices.DeleteFunc(all.Items, func(other v1alpha1.TemplateBuild) bool {
-		return other.Spec.TemplateID != b.Spec.TemplateID || other.Name == b.Name
-	})
-	aliases := aliasesOf(append(of, *b))
+	aliases := aliasesOf(append(others, *b))
 	for _, losing := range []bool{false, true} {
 		for name, want := range aliases {
 			if err := r.alias(ctx, b.Namespace, v1alpha1.TemplatePool(name), want, losing); err != nil {
@@ -227,6 +228,17 @@ func (r *Reconciler) name(ctx context.Context, b *v1alpha1.TemplateBuild) error 
 		}
 	}
 	return nil
+}
+
+// others are the other builds of a build's template.
+func (r *Reconciler) others(ctx context.Context, b *v1alpha1.TemplateBuild) ([]v1alpha1.TemplateBuild, error) {
+	var all v1alpha1.TemplateBuildList
+	if err := r.List(ctx, &all, client.InNamespace(b.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the builds of a template: %w", err)
+	}
+	return slices.DeleteFunc(all.Items, func(other v1alpha1.TemplateBuild) bool {
+		return other.Spec.TemplateID != b.Spec.TemplateID || other.Name == b.Name
+	}), nil
 }
 
 // alias writes the names of a pool. Unless losing, it only adds.

@@ -303,3 +303,19 @@ func TestImagesRefused(t *testing.T) {
 		t.Error("another's pool was deleted")
 	}
 }
+
+// A build that gets Ready has its tags, also where the clock that wrote them to another was ahead.
+func TestTagsOfAClockThatIsAhead(t *testing.T) {
+	w := newWorld(t)
+	ahead := metav1.NewMicroTime(w.clock.Now().Add(time.Hour))
+	w.build(first, func(b *v1alpha1.TemplateBuild) {
+		b.Status.Phase, b.Status.Image = v1alpha1.BuildReady, image
+		b.Status.Tags = []v1alpha1.BuildTag{{Name: "default", At: ahead}}
+	})
+	w.build(second, func(b *v1alpha1.TemplateBuild) { b.Status.Phase, b.Status.Image = v1alpha1.BuildStarting, image })
+	w.reconcile(second)
+	w.setPool("template-"+second, func(s *v1alpha1.SandboxPoolStatus) { s.Idle = 1 })
+	if b := w.reconcile(second); b.Status.Phase != v1alpha1.BuildReady || len(b.Status.Tags) != 1 || !b.Status.Tags[0].At.After(ahead.Time) {
+		t.Errorf("the build that is Ready last has %+v, after %v", b.Status, ahead)
+	}
+}

@@ -18,7 +18,7 @@ import (
 // refused is what docs/e2b.md says does not work, as far as there are cases of it.
 var refused = []string{
 	"network/allow_domain", "network/field_dnsServers", "network/field_egressProxy", "network/field_httpsPorts", "network/field_maskRequestHost", "network/field_rules",
-	"templates/builds", "templates/fork", "templates/iam", "templates/mcp", "templates/secrets", "templates/tags", "templates/volume_mounts", "templates/volumes",
+	"templates/fork", "templates/iam", "templates/mcp", "templates/secrets", "templates/tags", "templates/volume_mounts", "templates/volumes",
 }
 
 // Every case of the referee works here but those that the page names, and leaves nothing.

@@ -28,12 +28,13 @@ const (
 )
 
 // notByChance are the operations that no made-up request does: sandboxes of others' making
-// are ended as soon as they are there, and a build needs IDs of one that waits, a hash, and a
-// signed URL. TestTemplateBuild asks those.
+// are ended as soon as they are there, a build needs IDs of one that waits, a hash, and a signed
+// URL, and tags are of templates that were built. TestTemplateBuild asks those.
 var notByChance = []string{
 	"DELETE /sandboxes/{sandboxID}",
 	"GET /templates/{templateID}/files/{hash}", "PUT /templates/{templateID}/files/{hash}",
 	"POST /v2/templates/{templateID}/builds/{buildID}", "GET /templates/{templateID}/builds/{buildID}/status",
+	"GET /templates/{templateID}/builds/{buildID}/logs", "POST /templates/tags", "DELETE /templates/tags",
 }
 
 // exchange is what a HAR file says of one request.

@@ -47,24 +47,29 @@ var operations = map[string]operation{
 	"GET /templates":                           {beta: 200, alpha: 200},
 	"GET /templates/aliases/{alias}":           {beta: 404, alpha: 200},
 	"POST /templates":                          {beta: 501, alpha: 501},
-	"GET /v2/templates":                        {beta: 501, alpha: 501},
+	"GET /v2/templates":                        {beta: 200, alpha: 200},
 	"POST /v2/templates":                       {beta: 501, alpha: 501},
 	"POST /v3/templates":                       {body: `{"name":"No Name"}`, beta: 400, alpha: 400}, // TestTemplateBuild makes some
-	"GET /templates/{templateID}":              {beta: 501, alpha: 501},
+	"GET /templates/{templateID}":              {beta: 404, alpha: 200},
 	"POST /templates/{templateID}":             {beta: 501, alpha: 501},
-	"PATCH /templates/{templateID}":            {beta: 501, alpha: 501},
+	"PATCH /templates/{templateID}":            {body: `{"public":false}`, beta: 404, alpha: 200},
 	"DELETE /templates/{templateID}":           {beta: 404, alpha: 501},
-	"PATCH /v2/templates/{templateID}":         {beta: 501, alpha: 501},
-	"GET /templates/{templateID}/tags":         {beta: 501, alpha: 501},
-	"POST /templates/tags":                     {beta: 501, alpha: 501},
-	"DELETE /templates/tags":                   {beta: 501, alpha: 501},
+	"PATCH /v2/templates/{templateID}":         {body: `{"public":false}`, beta: 404, alpha: 200},
+	"GET /templates/{templateID}/tags":         {beta: 404, alpha: 200},
+	"POST /templates/tags":                     {body: `{"target":"$ALIAS","tags":["x"]}`, beta: 404, alpha: 400}, // alpha's is a pool
+	"DELETE /templates/tags":                   {body: `{"name":"$ALIAS","tags":["x"]}`, beta: 404, alpha: 400},
 	"GET /templates/{templateID}/files/{hash}": {beta: 404, alpha: 404}, // alpha's is no build's
 	"PUT /templates/{templateID}/files/{hash}": {query: "upload=x", beta: 403, alpha: 403},
 
 	"POST /templates/{templateID}/builds/{buildID}":       {beta: 501, alpha: 501},
 	"POST /v2/templates/{templateID}/builds/{buildID}":    {body: `{"fromImage":"debian"}`, beta: 404, alpha: 404},
 	"GET /templates/{templateID}/builds/{buildID}/status": {beta: 404, alpha: 404},
-	"GET /templates/{templateID}/builds/{buildID}/logs":   {beta: 501, alpha: 501},
+	"GET /templates/{templateID}/builds/{buildID}/logs":   {beta: 404, alpha: 404},
+
+	"GET /templates/{templateID}/tags/count":             {beta: 404, alpha: 200},
+	"GET /templates/{templateID}/tags/exists":            {query: "tag=x", beta: 404, alpha: 200},
+	"GET /templates/{templateID}/tags/groups":            {beta: 404, alpha: 200},
+	"GET /templates/{templateID}/tags/{tag}/assignments": {beta: 404, alpha: 200},
 
 	"GET /snapshots":             {query: "sandboxID=$ID", beta: 200, alpha: 200},
 	"GET /volumes":               {beta: 501, alpha: 501},
@@ -134,7 +139,7 @@ func (v victim) ask(t *testing.T, who team, name string, o operation) stack.Answ
 	t.Helper()
 	method, path, _ := strings.Cut(name, " ")
 	fill := strings.NewReplacer("{sandboxID}", v.SandboxID, "{alias}", mark+"-template", "{templateID}", mark+"-template",
-		"{buildID}", "x", "{hash}", strings.Repeat("0", 64), "{volumeID}", "x", "{secretID}", "x",
+		"{buildID}", "x", "{tag}", "x", "{hash}", strings.Repeat("0", 64), "{volumeID}", "x", "{secretID}", "x",
 		"$ALIAS", mark+"-template", "$CURSOR", url.QueryEscape(v.cursor), "$ID", v.SandboxID)
 	path = fill.Replace(path)
 	if o.query != "" {

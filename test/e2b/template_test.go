@@ -15,8 +15,8 @@ import (
 
 // templateCases are those of template.py, templateCasesJS those of template.mjs.
 var (
-	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
-	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "deletion"}}
+	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "tags"}, {name: "lists"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
+	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "tags"}, {name: "deletion"}}
 )
 
 // A program builds a template with E2B's SDK from an image that was not made for it, and a

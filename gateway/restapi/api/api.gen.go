@@ -92,6 +92,66 @@ func (e SandboxState) Valid() bool {
 	}
 }
 
+// Defines values for GetTemplateBuildLogsParamsDirection.
+const (
+	GetTemplateBuildLogsParamsDirectionBackward GetTemplateBuildLogsParamsDirection = "backward"
+	GetTemplateBuildLogsParamsDirectionForward  GetTemplateBuildLogsParamsDirection = "forward"
+)
+
+// Valid indicates whether the value is a known member of the GetTemplateBuildLogsParamsDirection enum.
+func (e GetTemplateBuildLogsParamsDirection) Valid() bool {
+	switch e {
+	case GetTemplateBuildLogsParamsDirectionBackward:
+		return true
+	case GetTemplateBuildLogsParamsDirectionForward:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetTemplateBuildLogsParamsLevel.
+const (
+	GetTemplateBuildLogsParamsLevelDebug GetTemplateBuildLogsParamsLevel = "debug"
+	GetTemplateBuildLogsParamsLevelError GetTemplateBuildLogsParamsLevel = "error"
+	GetTemplateBuildLogsParamsLevelInfo  GetTemplateBuildLogsParamsLevel = "info"
+	GetTemplateBuildLogsParamsLevelWarn  GetTemplateBuildLogsParamsLevel = "warn"
+)
+
+// Valid indicates whether the value is a known member of the GetTemplateBuildLogsParamsLevel enum.
+func (e GetTemplateBuildLogsParamsLevel) Valid() bool {
+	switch e {
+	case GetTemplateBuildLogsParamsLevelDebug:
+		return true
+	case GetTemplateBuildLogsParamsLevelError:
+		return true
+	case GetTemplateBuildLogsParamsLevelInfo:
+		return true
+	case GetTemplateBuildLogsParamsLevelWarn:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetTemplateBuildLogsParamsSource.
+const (
+	Persistent GetTemplateBuildLogsParamsSource = "persistent"
+	Temporary  GetTemplateBuildLogsParamsSource = "temporary"
+)
+
+// Valid indicates whether the value is a known member of the GetTemplateBuildLogsParamsSource enum.
+func (e GetTemplateBuildLogsParamsSource) Valid() bool {
+	switch e {
+	case Persistent:
+		return true
+	case Temporary:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetTemplateBuildStatusParamsLevel.
 const (
 	GetTemplateBuildStatusParamsLevelDebug GetTemplateBuildStatusParamsLevel = "debug"
@@ -116,22 +176,52 @@ func (e GetTemplateBuildStatusParamsLevel) Valid() bool {
 	}
 }
 
+// Defines values for ListTemplateTagGroupsParamsSort.
+const (
+	LatestAsc  ListTemplateTagGroupsParamsSort = "latest_asc"
+	LatestDesc ListTemplateTagGroupsParamsSort = "latest_desc"
+	NameAsc    ListTemplateTagGroupsParamsSort = "name_asc"
+	NameDesc   ListTemplateTagGroupsParamsSort = "name_desc"
+)
+
+// Valid indicates whether the value is a known member of the ListTemplateTagGroupsParamsSort enum.
+func (e ListTemplateTagGroupsParamsSort) Valid() bool {
+	switch e {
+	case LatestAsc:
+		return true
+	case LatestDesc:
+		return true
+	case NameAsc:
+		return true
+	case NameDesc:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GetSandboxLogsV2ParamsDirection.
 const (
-	Backward GetSandboxLogsV2ParamsDirection = "backward"
-	Forward  GetSandboxLogsV2ParamsDirection = "forward"
+	GetSandboxLogsV2ParamsDirectionBackward GetSandboxLogsV2ParamsDirection = "backward"
+	GetSandboxLogsV2ParamsDirectionForward  GetSandboxLogsV2ParamsDirection = "forward"
 )
 
 // Valid indicates whether the value is a known member of the GetSandboxLogsV2ParamsDirection enum.
 func (e GetSandboxLogsV2ParamsDirection) Valid() bool {
 	switch e {
-	case Backward:
+	case GetSandboxLogsV2ParamsDirectionBackward:
 		return true
-	case Forward:
+	case GetSandboxLogsV2ParamsDirectionForward:
 		return true
 	default:
 		return false
 	}
+}
+
+// AssignedTemplateTags defines model for AssignedTemplateTags.
+type AssignedTemplateTags struct {
+	BuildID string   `json:"buildID"`
+	Tags    []string `json:"tags"`
 }
 
 // BuildLogEntry defines model for BuildLogEntry.
@@ -511,7 +601,7 @@ type Template struct {
 	Aliases    []string `json:"aliases"`
 	BuildCount int      `json:"buildCount"`
 
-	// BuildID Always the same; there are no builds.
+	// BuildID Always the same where it was not built.
 	BuildID     string    `json:"buildID"`
 	BuildStatus string    `json:"buildStatus"`
 	CpuCount    int       `json:"cpuCount"`
@@ -540,6 +630,17 @@ type TemplateAlias struct {
 	TemplateID string `json:"templateID"`
 }
 
+// TemplateBuild defines model for TemplateBuild.
+type TemplateBuild struct {
+	BuildID    string     `json:"buildID"`
+	CpuCount   int        `json:"cpuCount"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	MemoryMB   int        `json:"memoryMB"`
+	Status     string     `json:"status"`
+	UpdatedAt  time.Time  `json:"updatedAt"`
+}
+
 // TemplateBuildInfo defines model for TemplateBuildInfo.
 type TemplateBuildInfo struct {
 	BuildID    string          `json:"buildID"`
@@ -550,6 +651,11 @@ type TemplateBuildInfo struct {
 	Reason     *BuildReason `json:"reason,omitempty"`
 	Status     string       `json:"status"`
 	TemplateID string       `json:"templateID"`
+}
+
+// TemplateBuildLogs defines model for TemplateBuildLogs.
+type TemplateBuildLogs struct {
+	Logs []BuildLogEntry `json:"logs"`
 }
 
 // TemplateBuildRequest defines model for TemplateBuildRequest.
@@ -585,6 +691,11 @@ type TemplateFiles struct {
 	Url     *string `json:"url,omitempty"`
 }
 
+// TemplateNames defines model for TemplateNames.
+type TemplateNames struct {
+	Names []string `json:"names"`
+}
+
 // TemplateStep defines model for TemplateStep.
 type TemplateStep struct {
 	Args      *[]string `json:"args,omitempty"`
@@ -594,6 +705,105 @@ type TemplateStep struct {
 	// ForceUpload Sent by SDKs; the upload has happened.
 	ForceUpload *bool  `json:"forceUpload,omitempty"`
 	Type        string `json:"type"`
+}
+
+// TemplateTag defines model for TemplateTag.
+type TemplateTag struct {
+	BuildID string `json:"buildID"`
+
+	// CreatedAt When it was assigned.
+	CreatedAt time.Time `json:"createdAt"`
+	Tag       string    `json:"tag"`
+}
+
+// TemplateTagAssignment defines model for TemplateTagAssignment.
+type TemplateTagAssignment struct {
+	AssignedAt      time.Time  `json:"assignedAt"`
+	AssignmentId    string     `json:"assignmentId"`
+	BuildCreatedAt  time.Time  `json:"buildCreatedAt"`
+	BuildFinishedAt *time.Time `json:"buildFinishedAt"`
+	BuildId         string     `json:"buildId"`
+}
+
+// TemplateTagAssignments defines model for TemplateTagAssignments.
+type TemplateTagAssignments struct {
+	Data       []TemplateTagAssignment `json:"data"`
+	NextCursor *string                 `json:"nextCursor"`
+}
+
+// TemplateTagExists defines model for TemplateTagExists.
+type TemplateTagExists struct {
+	Exists        bool   `json:"exists"`
+	NormalizedTag string `json:"normalizedTag"`
+}
+
+// TemplateTagGroup defines model for TemplateTagGroup.
+type TemplateTagGroup struct {
+	Assignments []TemplateTagAssignment `json:"assignments"`
+	HasMore     bool                    `json:"hasMore"`
+	Tag         string                  `json:"tag"`
+}
+
+// TemplateTagGroups defines model for TemplateTagGroups.
+type TemplateTagGroups struct {
+	NextCursor *string            `json:"nextCursor"`
+	Tags       []TemplateTagGroup `json:"tags"`
+}
+
+// TemplateTagNames defines model for TemplateTagNames.
+type TemplateTagNames = []string
+
+// TemplateTagsAssignment defines model for TemplateTagsAssignment.
+type TemplateTagsAssignment struct {
+	Tags TemplateTagNames `json:"tags"`
+
+	// Target The template's name, and a tag that it has behind a colon.
+	Target string `json:"target"`
+}
+
+// TemplateTagsCount defines model for TemplateTagsCount.
+type TemplateTagsCount struct {
+	Total int `json:"total"`
+}
+
+// TemplateTagsRemoval defines model for TemplateTagsRemoval.
+type TemplateTagsRemoval struct {
+	Name string           `json:"name"`
+	Tags TemplateTagNames `json:"tags"`
+}
+
+// TemplateUpdate defines model for TemplateUpdate.
+type TemplateUpdate struct {
+	Public *bool `json:"public,omitempty"`
+}
+
+// TemplateWithBuilds defines model for TemplateWithBuilds.
+type TemplateWithBuilds struct {
+	Aliases    []string `json:"aliases"`
+	BuildCount int      `json:"buildCount"`
+
+	// BuildID Always the same where it was not built.
+	BuildID     string          `json:"buildID"`
+	BuildStatus string          `json:"buildStatus"`
+	Builds      []TemplateBuild `json:"builds"`
+	CpuCount    int             `json:"cpuCount"`
+	CreatedAt   time.Time       `json:"createdAt"`
+
+	// CreatedBy Not known.
+	CreatedBy   *map[string]interface{} `json:"createdBy"`
+	DiskSizeMB  int                     `json:"diskSizeMB"`
+	EnvdVersion string                  `json:"envdVersion"`
+
+	// LastSpawnedAt Not counted.
+	LastSpawnedAt *time.Time `json:"lastSpawnedAt"`
+	MemoryMB      int        `json:"memoryMB"`
+	Names         []string   `json:"names"`
+	Public        bool       `json:"public"`
+
+	// SpawnCount Not counted.
+	SpawnCount int       `json:"spawnCount"`
+	TemplateID string    `json:"templateID"`
+	UpdatedAt  time.Time `json:"updatedAt"`
 }
 
 // BuildID defines model for buildID.
@@ -672,6 +882,40 @@ type ListTemplatesParams struct {
 	TeamID *string `form:"teamID,omitempty" json:"teamID,omitempty"`
 }
 
+// GetTemplateParams defines parameters for GetTemplate.
+type GetTemplateParams struct {
+	// NextToken The X-Next-Token of the page before.
+	NextToken *string `form:"nextToken,omitempty" json:"nextToken,omitempty"`
+	Limit     *int    `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// GetTemplateBuildLogsParams defines parameters for GetTemplateBuildLogs.
+type GetTemplateBuildLogsParams struct {
+	// Cursor Only entries from then on, backward up to then; in milliseconds of Unix time.
+	Cursor *int64 `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit How many entries to return.
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Direction backward is from the last entry on.
+	Direction *GetTemplateBuildLogsParamsDirection `form:"direction,omitempty" json:"direction,omitempty"`
+
+	// Level Only entries of at least that level.
+	Level *GetTemplateBuildLogsParamsLevel `form:"level,omitempty" json:"level,omitempty"`
+
+	// Source Accepted; there is one.
+	Source *GetTemplateBuildLogsParamsSource `form:"source,omitempty" json:"source,omitempty"`
+}
+
+// GetTemplateBuildLogsParamsDirection defines parameters for GetTemplateBuildLogs.
+type GetTemplateBuildLogsParamsDirection string
+
+// GetTemplateBuildLogsParamsLevel defines parameters for GetTemplateBuildLogs.
+type GetTemplateBuildLogsParamsLevel string
+
+// GetTemplateBuildLogsParamsSource defines parameters for GetTemplateBuildLogs.
+type GetTemplateBuildLogsParamsSource string
+
 // GetTemplateBuildStatusParams defines parameters for GetTemplateBuildStatus.
 type GetTemplateBuildStatusParams struct {
 	// LogsOffset How many entries of the log to leave out.
@@ -691,6 +935,34 @@ type GetTemplateBuildStatusParamsLevel string
 type PutTemplateFilesParams struct {
 	// Upload What the GET returned; it allows this one upload.
 	Upload string `form:"upload" json:"upload"`
+}
+
+// ExistsTemplateTagParams defines parameters for ExistsTemplateTag.
+type ExistsTemplateTagParams struct {
+	Tag string `form:"tag" json:"tag"`
+}
+
+// ListTemplateTagGroupsParams defines parameters for ListTemplateTagGroups.
+type ListTemplateTagGroupsParams struct {
+	AssignmentLimit *int `form:"assignmentLimit,omitempty" json:"assignmentLimit,omitempty"`
+	TagsLimit       *int `form:"tagsLimit,omitempty" json:"tagsLimit,omitempty"`
+
+	// TagsCursor The nextCursor of the page before.
+	TagsCursor *string `form:"tagsCursor,omitempty" json:"tagsCursor,omitempty"`
+
+	// Search Only tags that have this text in them.
+	Search *string                          `form:"search,omitempty" json:"search,omitempty"`
+	Sort   *ListTemplateTagGroupsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+}
+
+// ListTemplateTagGroupsParamsSort defines parameters for ListTemplateTagGroups.
+type ListTemplateTagGroupsParamsSort string
+
+// ListTemplateTagAssignmentsParams defines parameters for ListTemplateTagAssignments.
+type ListTemplateTagAssignmentsParams struct {
+	// Cursor The nextCursor of the page before.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *int    `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListSandboxesV2Params defines parameters for ListSandboxesV2.
@@ -738,6 +1010,16 @@ type GetSandboxLogsV2Params struct {
 // GetSandboxLogsV2ParamsDirection defines parameters for GetSandboxLogsV2.
 type GetSandboxLogsV2ParamsDirection string
 
+// ListTemplatesV2Params defines parameters for ListTemplatesV2.
+type ListTemplatesV2Params struct {
+	// TeamID The API key's team; another is a 403.
+	TeamID *string `form:"teamID,omitempty" json:"teamID,omitempty"`
+
+	// NextToken The X-Next-Token of the page before.
+	NextToken *string `form:"nextToken,omitempty" json:"nextToken,omitempty"`
+	Limit     *int    `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // CreateSandboxJSONRequestBody defines body for CreateSandbox for application/json ContentType.
 type CreateSandboxJSONRequestBody = NewSandbox
 
@@ -762,11 +1044,23 @@ type CreateSnapshotJSONRequestBody = NewSnapshot
 // SetSandboxTimeoutJSONRequestBody defines body for SetSandboxTimeout for application/json ContentType.
 type SetSandboxTimeoutJSONRequestBody = SandboxTimeout
 
+// RemoveTemplateTagsJSONRequestBody defines body for RemoveTemplateTags for application/json ContentType.
+type RemoveTemplateTagsJSONRequestBody = TemplateTagsRemoval
+
+// AssignTemplateTagsJSONRequestBody defines body for AssignTemplateTags for application/json ContentType.
+type AssignTemplateTagsJSONRequestBody = TemplateTagsAssignment
+
+// UpdateTemplateJSONRequestBody defines body for UpdateTemplate for application/json ContentType.
+type UpdateTemplateJSONRequestBody = TemplateUpdate
+
 // CreateSandboxV2JSONRequestBody defines body for CreateSandboxV2 for application/json ContentType.
 type CreateSandboxV2JSONRequestBody = NewSandboxV2
 
 // ConnectSandboxV2JSONRequestBody defines body for ConnectSandboxV2 for application/json ContentType.
 type ConnectSandboxV2JSONRequestBody = ConnectSandboxV2
+
+// UpdateTemplateV2JSONRequestBody defines body for UpdateTemplateV2 for application/json ContentType.
+type UpdateTemplateV2JSONRequestBody = TemplateUpdate
 
 // StartTemplateBuildJSONRequestBody defines body for StartTemplateBuild for application/json ContentType.
 type StartTemplateBuildJSONRequestBody = TemplateBuildStart
@@ -834,8 +1128,23 @@ type ServerInterface interface {
 	// (GET /templates/aliases/{alias})
 	ResolveTemplateAlias(w http.ResponseWriter, r *http.Request, alias string)
 
+	// (DELETE /templates/tags)
+	RemoveTemplateTags(w http.ResponseWriter, r *http.Request)
+
+	// (POST /templates/tags)
+	AssignTemplateTags(w http.ResponseWriter, r *http.Request)
+
 	// (DELETE /templates/{templateID})
 	DeleteTemplate(w http.ResponseWriter, r *http.Request, templateID TemplateID)
+
+	// (GET /templates/{templateID})
+	GetTemplate(w http.ResponseWriter, r *http.Request, templateID TemplateID, params GetTemplateParams)
+
+	// (PATCH /templates/{templateID})
+	UpdateTemplate(w http.ResponseWriter, r *http.Request, templateID TemplateID)
+
+	// (GET /templates/{templateID}/builds/{buildID}/logs)
+	GetTemplateBuildLogs(w http.ResponseWriter, r *http.Request, templateID TemplateID, buildID BuildID, params GetTemplateBuildLogsParams)
 
 	// (GET /templates/{templateID}/builds/{buildID}/status)
 	GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, templateID TemplateID, buildID BuildID, params GetTemplateBuildStatusParams)
@@ -845,6 +1154,21 @@ type ServerInterface interface {
 
 	// (PUT /templates/{templateID}/files/{hash})
 	PutTemplateFiles(w http.ResponseWriter, r *http.Request, templateID TemplateID, hash string, params PutTemplateFilesParams)
+
+	// (GET /templates/{templateID}/tags)
+	ListTemplateTags(w http.ResponseWriter, r *http.Request, templateID TemplateID)
+
+	// (GET /templates/{templateID}/tags/count)
+	CountTemplateTags(w http.ResponseWriter, r *http.Request, templateID TemplateID)
+
+	// (GET /templates/{templateID}/tags/exists)
+	ExistsTemplateTag(w http.ResponseWriter, r *http.Request, templateID TemplateID, params ExistsTemplateTagParams)
+
+	// (GET /templates/{templateID}/tags/groups)
+	ListTemplateTagGroups(w http.ResponseWriter, r *http.Request, templateID TemplateID, params ListTemplateTagGroupsParams)
+
+	// (GET /templates/{templateID}/tags/{tag}/assignments)
+	ListTemplateTagAssignments(w http.ResponseWriter, r *http.Request, templateID TemplateID, tag string, params ListTemplateTagAssignmentsParams)
 
 	// (GET /v2/sandboxes)
 	ListSandboxesV2(w http.ResponseWriter, r *http.Request, params ListSandboxesV2Params)
@@ -857,6 +1181,12 @@ type ServerInterface interface {
 
 	// (GET /v2/sandboxes/{sandboxID}/logs)
 	GetSandboxLogsV2(w http.ResponseWriter, r *http.Request, sandboxID SandboxID, params GetSandboxLogsV2Params)
+
+	// (GET /v2/templates)
+	ListTemplatesV2(w http.ResponseWriter, r *http.Request, params ListTemplatesV2Params)
+
+	// (PATCH /v2/templates/{templateID})
+	UpdateTemplateV2(w http.ResponseWriter, r *http.Request, templateID TemplateID)
 
 	// (POST /v2/templates/{templateID}/builds/{buildID})
 	StartTemplateBuild(w http.ResponseWriter, r *http.Request, templateID TemplateID, buildID BuildID)
@@ -1484,6 +1814,34 @@ func (siw *ServerInterfaceWrapper) ResolveTemplateAlias(w http.ResponseWriter, r
 	handler.ServeHTTP(w, r)
 }
 
+// RemoveTemplateTags operation middleware
+func (siw *ServerInterfaceWrapper) RemoveTemplateTags(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RemoveTemplateTags(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AssignTemplateTags operation middleware
+func (siw *ServerInterfaceWrapper) AssignTemplateTags(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AssignTemplateTags(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DeleteTemplate operation middleware
 func (siw *ServerInterfaceWrapper) DeleteTemplate(w http.ResponseWriter, r *http.Request) {
 
@@ -1501,6 +1859,190 @@ func (siw *ServerInterfaceWrapper) DeleteTemplate(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.DeleteTemplate(w, r, templateID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTemplate operation middleware
+func (siw *ServerInterfaceWrapper) GetTemplate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTemplateParams
+
+	// ------------- Optional query parameter "nextToken" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "nextToken", r.URL.Query(), &params.NextToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nextToken"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nextToken", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTemplate(w, r, templateID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateTemplate operation middleware
+func (siw *ServerInterfaceWrapper) UpdateTemplate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateTemplate(w, r, templateID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTemplateBuildLogs operation middleware
+func (siw *ServerInterfaceWrapper) GetTemplateBuildLogs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "buildID" -------------
+	var buildID BuildID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "buildID", r.PathValue("buildID"), &buildID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "buildID", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTemplateBuildLogsParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "direction" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "direction", r.URL.Query(), &params.Direction, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "direction"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "direction", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "level" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "level", r.URL.Query(), &params.Level, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "level"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "level", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTemplateBuildLogs(w, r, templateID, buildID, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1664,6 +2206,258 @@ func (siw *ServerInterfaceWrapper) PutTemplateFiles(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutTemplateFiles(w, r, templateID, hash, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTemplateTags operation middleware
+func (siw *ServerInterfaceWrapper) ListTemplateTags(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTemplateTags(w, r, templateID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CountTemplateTags operation middleware
+func (siw *ServerInterfaceWrapper) CountTemplateTags(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CountTemplateTags(w, r, templateID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExistsTemplateTag operation middleware
+func (siw *ServerInterfaceWrapper) ExistsTemplateTag(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExistsTemplateTagParams
+
+	// ------------- Required query parameter "tag" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "tag", r.URL.Query(), &params.Tag, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tag"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tag", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExistsTemplateTag(w, r, templateID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTemplateTagGroups operation middleware
+func (siw *ServerInterfaceWrapper) ListTemplateTagGroups(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTemplateTagGroupsParams
+
+	// ------------- Optional query parameter "assignmentLimit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignmentLimit", r.URL.Query(), &params.AssignmentLimit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignmentLimit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignmentLimit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tagsLimit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tagsLimit", r.URL.Query(), &params.TagsLimit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tagsLimit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tagsLimit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tagsCursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tagsCursor", r.URL.Query(), &params.TagsCursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tagsCursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tagsCursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "search" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "search", r.URL.Query(), &params.Search, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "search"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "search", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTemplateTagGroups(w, r, templateID, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTemplateTagAssignments operation middleware
+func (siw *ServerInterfaceWrapper) ListTemplateTagAssignments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "tag" -------------
+	var tag string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tag", r.PathValue("tag"), &tag, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tag", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTemplateTagAssignmentsParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTemplateTagAssignments(w, r, templateID, tag, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1945,6 +2739,91 @@ func (siw *ServerInterfaceWrapper) GetSandboxLogsV2(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// ListTemplatesV2 operation middleware
+func (siw *ServerInterfaceWrapper) ListTemplatesV2(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTemplatesV2Params
+
+	// ------------- Optional query parameter "teamID" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "teamID", r.URL.Query(), &params.TeamID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "teamID"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "teamID", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "nextToken" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "nextToken", r.URL.Query(), &params.NextToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nextToken"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nextToken", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTemplatesV2(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateTemplateV2 operation middleware
+func (siw *ServerInterfaceWrapper) UpdateTemplateV2(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "templateID" -------------
+	var templateID TemplateID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "templateID", r.PathValue("templateID"), &templateID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "templateID", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateTemplateV2(w, r, templateID)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // StartTemplateBuild operation middleware
 func (siw *ServerInterfaceWrapper) StartTemplateBuild(w http.ResponseWriter, r *http.Request) {
 
@@ -2137,12 +3016,24 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/resume", wrapper.ResumeSandbox)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/sandboxes/{sandboxID}/snapshots", wrapper.CreateSnapshot)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/snapshots", wrapper.ListSnapshots)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/v2/templates", wrapper.ListTemplatesV2)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v3/templates", wrapper.RequestTemplateBuild)
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/templates/{templateID}", wrapper.DeleteTemplate)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}", wrapper.GetTemplate)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/templates/{templateID}", wrapper.UpdateTemplate)
+	m.HandleFunc(http.MethodPatch+" "+options.BaseURL+"/v2/templates/{templateID}", wrapper.UpdateTemplateV2)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/files/{hash}", wrapper.GetTemplateFiles)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/templates/{templateID}/files/{hash}", wrapper.PutTemplateFiles)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/v2/templates/{templateID}/builds/{buildID}", wrapper.StartTemplateBuild)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/builds/{buildID}/status", wrapper.GetTemplateBuildStatus)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/builds/{buildID}/logs", wrapper.GetTemplateBuildLogs)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/templates/tags", wrapper.RemoveTemplateTags)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/templates/tags", wrapper.AssignTemplateTags)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/tags", wrapper.ListTemplateTags)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/tags/count", wrapper.CountTemplateTags)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/tags/exists", wrapper.ExistsTemplateTag)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/tags/groups", wrapper.ListTemplateTagGroups)
+	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/templates/{templateID}/tags/{tag}/assignments", wrapper.ListTemplateTagAssignments)
 
 	return m
 }

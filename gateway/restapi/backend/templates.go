@@ -61,7 +61,7 @@ func (t *Templates) Templates(namespace string) []restapi.Template {
 		}
 	}
 	for _, pool := range t.pools(namespace) {
-		if members[pool.Name] || pool.Build != "" && len(pool.Aliases) == 0 { // a builder's, or an older build's
+		if members[pool.Name] || pool.Build != "" && !t.stands(pool) {
 			continue
 		}
 		if spec := t.index.Template(pool); spec != nil && spec.RunsSandboxd() {
@@ -69,6 +69,21 @@ func (t *Templates) Templates(namespace string) []restapi.Template {
 		}
 	}
 	return all
+}
+
+// stands reports whether a build's pool is the one that stands for its template: of the pools with
+// names that of the default tag, else the newest.
+func (t *Templates) stands(pool index.PoolInfo) bool {
+	if pool.Template == "" || len(pool.Aliases) == 0 { // a builder's, or an older build's
+		return false
+	}
+	if slices.Contains(pool.Aliases, pool.Template) {
+		return true
+	}
+	named := slices.DeleteFunc(t.pools(pool.Namespace), func(p index.PoolInfo) bool {
+		return p.Template != pool.Template || len(p.Aliases) == 0
+	})
+	return named[len(named)-1].Name == pool.Name && !slices.ContainsFunc(named, func(p index.PoolInfo) bool { return slices.Contains(p.Aliases, p.Template) })
 }
 
 // pools are those of a namespace that are there to stay, oldest first.
@@ -128,7 +143,12 @@ func (t *Templates) describe(pool index.PoolInfo) restapi.Template {
 		CPUCount: z.cpus, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 	}
 	if pool.Template != "" {
-		d.ID = pool.Template
+		d.ID, d.Build = pool.Template, pool.Build
+		for _, other := range t.pools(pool.Namespace) {
+			if other.Template == pool.Template && other.Name != pool.Name {
+				d.OtherPools = append(d.OtherPools, other.Name)
+			}
+		}
 	}
 	setPauses(&d, spec, []*v1alpha1.SandboxPoolSpec{pool.Spec})
 	d.ByName = byName(pool)

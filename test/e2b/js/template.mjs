@@ -60,6 +60,15 @@ const cases = {
     const answer = await fetch(`${process.env.E2B_SANDBOX_URL}/sandboxes/${sbx.sandboxId}/8000/`, { signal: AbortSignal.timeout(20_000) })
     assert.equal(answer.status, 200)
   },
+  async tags() {
+    const { buildId, tags } = await Template.assignTags(`${NAME}:default`, ['stable', 'v1'])
+    assert.equal(buildId, built.buildId)
+    assert.deepEqual(tags.sort(), ['stable', 'v1'])
+    await (await Sandbox.create(`${NAME}:stable`, { timeoutMs: 60_000 })).kill()
+    assert.deepEqual((await Template.getTags(NAME)).map((t) => t.tag).sort(), ['default', 'stable', 'v1'])
+    await Template.removeTags(NAME, 'stable')
+    await assert.rejects(Sandbox.create(`${NAME}:stable`), /does not exist/)
+  },
   async deletion() {
     await sbx.kill()
     const answer = await fetch(`${process.env.E2B_API_URL}/templates/${built.templateId}`, { method: 'DELETE', headers: { 'X-API-KEY': process.env.E2B_API_KEY } })

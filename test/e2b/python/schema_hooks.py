@@ -1,6 +1,6 @@
 """What Schemathesis has to know of this API to get further than to its 404s.
 
-Every second request names a sandbox or alias that there is; of those that make a
+Every second request names a sandbox, template or alias that there is; of those that make a
 sandbox it is every sixth, since each costs a pod, and it has no key of idempotency,
 which another may have used before. Sandboxes that requests make are ended at
 once. The sandbox is paused before a request that resumes it, and resumed before all
@@ -40,6 +40,8 @@ def before_call(context, case, kwargs):
     if "templateID" in case.path_parameters and case.operation.method == "delete":
         resume()
         case.path_parameters["templateID"] = ask("POST", f"/sandboxes/{SANDBOX}/snapshots")["snapshotID"]
+    elif "templateID" in case.path_parameters:
+        case.path_parameters["templateID"] = "base"
     if "alias" in case.path_parameters:
         case.path_parameters["alias"] = "base"
 
@@ -67,7 +69,7 @@ def after_call(context, case, response):
             note_paused(True)
         elif case.path.endswith(("/resume", "/connect")):
             note_paused(False)
-    elif response.status_code == 201:
+    elif response.status_code == 201 and "sandboxID" in response.json():
         ask("DELETE", f"/sandboxes/{response.json()['sandboxID']}", may_be=404)  # the answer to a create that was repeated
 
 

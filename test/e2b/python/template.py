@@ -12,7 +12,7 @@ import time
 import urllib.request
 
 import leaving
-from e2b import BuildException, Sandbox, Template
+from e2b import BuildException, Sandbox, SandboxQuery, Template, TemplateException
 
 IMAGE = sys.argv[1]
 NAME = "tried"
@@ -89,6 +89,55 @@ def again():
     assert made["sandbox"].files.read("/opt/text").strip() == "first"
 
 
+def tags():
+    """A tag moves back to the first build, and one that is removed names nothing."""
+    first = Template.build(recipe("third"), name=NAME + ":v3")
+    assert first.template_id == made["id"], first
+    info = Template.assign_tags(NAME + ":v3", tags=["stable", "v2"])
+    assert info.build_id == first.build_id and sorted(info.tags) == ["stable", "v2"], info
+    for name, text in ((NAME, "second"), (NAME + ":stable", "third"), (NAME + ":v2", "third")):
+        with Sandbox.create(name, timeout=60) as sbx:
+            assert sbx.files.read("/opt/text").strip() == text, name
+    held = {tag.tag: tag.build_id for tag in Template.get_tags(NAME)}
+    assert set(held) == {"default", "v2", "v3", "stable"} and held["v2"] == held["stable"] == first.build_id != held["default"], held
+    Template.remove_tags(NAME, tags=["stable", "v2"])
+    assert {tag.tag for tag in Template.get_tags(made["id"])} == {"default", "v3"}
+    for name in (NAME + ":stable", NAME + ":v2"):
+        try:
+            Sandbox.create(name, timeout=60).kill()
+        except Exception as err:
+            assert "does not exist" in str(err), err
+        else:
+            raise AssertionError(f"{name} still names a build")
+    try:
+        Template.assign_tags("none-of-ours:default", tags=["x"])
+    except TemplateException as err:
+        assert "404" in str(err), err
+    else:
+        raise AssertionError("a template that there is not has a tag")
+
+
+def lists():
+    one = rest("GET", f"/templates/{NAME}")
+    assert one["templateID"] == made["id"] and one["names"] == [NAME] and len(one["builds"]) == 3 and one["builds"][0]["status"] == "ready", one
+    for path in ("/templates", "/v2/templates?limit=100"):
+        ours = [t for t in rest("GET", path) if t["templateID"] == made["id"]]
+        assert len(ours) == 1 and ours[0]["aliases"] == [NAME] and ours[0]["buildID"] in [b["buildID"] for b in one["builds"]], ours
+    assert rest("PATCH", f"/v2/templates/{NAME}", {"public": False}) == {"names": [NAME]}
+    logs = rest("GET", f"/templates/{NAME}/builds/{one['buildID']}/logs?direction=backward")["logs"]
+    assert logs and logs[0]["step"] == "finalize", logs
+    listed = Sandbox.list(query=SandboxQuery(template=NAME)).next_items()
+    assert made["sandbox"].sandbox_id in [s.sandbox_id for s in listed], "the sandbox of an older build is not of the template"
+
+
+def rest(method, path, body=None):
+    request = urllib.request.Request(
+        os.environ["E2B_API_URL"] + path, method=method, data=None if body is None else json.dumps(body).encode(),
+        headers={"X-API-KEY": os.environ["E2B_API_KEY"], "Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.loads(answer.read())
+
+
 def failure():
     wrong = Template().from_image(IMAGE).run_cmd("echo fine").run_cmd("echo so it goes; exit 7")
     try:
@@ -123,7 +172,7 @@ def deletion():
 
 
 async def main():
-    for case in (build, files, environment, server, again, failure, refusals, deletion):
+    for case in (build, files, environment, server, again, tags, lists, failure, refusals, deletion):
         began, error = time.monotonic(), ""
         try:
             await asyncio.wait_for(asyncio.to_thread(case), 240)
