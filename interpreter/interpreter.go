@@ -22,9 +22,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandlane/sandlane/filelock"
 )
 
 const (
@@ -35,8 +34,6 @@ const (
 	// oldestMinor is the oldest supported minor version of Python 3: that of the locked
 	// packages.
 	oldestMinor = 11
-	// lockPoll is the time between two looks at the lock of another process that installs.
-	lockPoll = 200 * time.Millisecond
 )
 
 //go:embed requirements.lock sandlane_interpreter/*.py
@@ -84,9 +81,9 @@ func Install(ctx context.Context, o Options) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", fmt.Errorf("make the cache of the code interpreter: %w", err)
 	}
-	unlock, err := lockFile(ctx, dir+".lock")
+	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("lock the cache of the code interpreter: %w", err)
 	}
 	defer unlock()
 	if _, err := os.Stat(dir); err == nil {
@@ -175,28 +172,4 @@ func pip(ctx context.Context, python, dir string, lock []byte) error {
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
-}
-
-// lockFile waits until this process alone has the lock file.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the cache of the code interpreter: %w", err)
-	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock the cache of the code interpreter: %w", err), f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-tick.C:
-		}
-	}
 }

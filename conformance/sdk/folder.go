@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
+
+	"github.com/sandlane/sandlane/filelock"
 )
 
 // Folder makes a folder in the user's cache from lock files, by name, once: its name holds
@@ -38,7 +37,7 @@ func Folder(ctx context.Context, interpreter string, locks map[string][]byte, bu
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", fmt.Errorf("the cache of SDKs: %w", err)
 	}
-	unlock, err := lock(ctx, dir+".lock")
+	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
 	if err != nil {
 		return "", fmt.Errorf("the cache of SDKs: %w", err)
 	}
@@ -102,33 +101,6 @@ func fill(dir string, files map[string][]byte) error {
 		}
 	}
 	return nil
-}
-
-// lockPoll is the time between two looks at the lock of another process that installs.
-const lockPoll = 200 * time.Millisecond
-
-// lock waits until this process alone has the lock file, or ctx ends.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-tick.C:
-		}
-	}
 }
 
 func command(ctx context.Context, dir string, args ...string) (string, error) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandlane/sandlane/filelock"
 	"github.com/sandlane/sandlane/hack/kube"
 )
 
@@ -35,9 +36,11 @@ func build(ctx context.Context, o *Options, names []string) (map[string]string, 
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache folder for Kubernetes binaries: %w", err)
 	}
-	unlock, err := lock(ctx, o, filepath.Join(cache, "lock"))
+	unlock, err := filelock.Lock(ctx, filepath.Join(cache, "lock"), func() {
+		o.Progress("waiting for another sandlane that builds the Kubernetes binaries")
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock the cache of Kubernetes binaries: %w", err)
 	}
 	defer unlock()
 	if err := checkDisk(ctx, o, goTool, cache); err != nil {
@@ -190,35 +193,6 @@ func moveFile(from, to string) error {
 		return err
 	}
 	return os.Rename(from, to)
-}
-
-// lock waits for the exclusive lock on the cache, which ends with the process.
-func lock(ctx context.Context, o *Options, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock the cache of Kubernetes binaries: %w", err)
-	}
-	announced := false
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			f.Close()
-			return nil, fmt.Errorf("lock the cache of Kubernetes binaries: %w", err)
-		}
-		if !announced {
-			o.Progress("waiting for another sandlane that builds the Kubernetes binaries")
-			announced = true
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // tail returns the last lines of what a command printed, on one line.

@@ -30,13 +30,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/filelock"
 )
 
 // Image is an unpacked image.
@@ -232,7 +232,7 @@ func (s *Store) root(digest v1.Hash) string { return filepath.Join(s.folder(dige
 // unpacked makes the folder of an image's files unless it is there, and holds it.
 func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, progress func(done, total int64)) (held *os.File, err error) {
 	dir := s.folder(digest)
-	unlock, err := lock(ctx, dir+".lock")
+	unlock, err := filelock.Lock(ctx, dir+".lock", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -265,31 +265,4 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		return nil, errors.Join(err, held.Close())
 	}
 	return held, nil
-}
-
-// lockPoll is the time between two looks at the lock of another process that unpacks.
-const lockPoll = 100 * time.Millisecond
-
-// lock waits until this process alone has the lock file.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-tick.C:
-		}
-	}
 }
