@@ -11,7 +11,8 @@
 // the outgoing connections of a pod:
 //
 //   - the base policy, for pool pods without the label v1alpha1.LabelRules: all
-//     addresses but those that are closed, and the cluster's name server;
+//     addresses but those that are closed, and the cluster's name server; beside it, for
+//     those with egress ByName, one that adds egress processes;
 //   - a sandbox's own policy, for the pod with its ID, which then carries the label:
 //     what its rules allow but what is closed, and the name server unless all is
 //     denied.

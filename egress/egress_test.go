@@ -57,7 +57,7 @@ func TestCovers(t *testing.T) {
 func TestBasePolicyLeavesOwnRulesAlone(t *testing.T) {
 	var base *networkingv1.NetworkPolicy
 	for _, p := range Policies("team", "system", closing(t, "10.96.0.0/12")) {
-		if p.Spec.PolicyTypes[0] == networkingv1.PolicyTypeEgress {
+		if p.Name == "sandlane-egress" {
 			base = p
 		}
 	}
@@ -88,6 +88,31 @@ func TestBasePolicyLeavesOwnRulesAlone(t *testing.T) {
 	if names := base.Spec.Egress[1]; len(base.Spec.Egress[0].To) != 2 || len(names.Ports) != 2 || len(names.To) != 1 {
 		t.Errorf("the rules are %+v", base.Spec.Egress)
 	}
+}
+
+// Pods of ByName pools reach egress processes from the start. One with rules of its own does
+// by its own policy, beside which there may be none.
+func TestByNamePodsReachEgress(t *testing.T) {
+	for _, p := range Policies("team", "system", closing(t)) {
+		if p.Name != "sandlane-egress-processes" {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName := labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelEgress: string(v1alpha1.EgressByName)}
+		if !selector.Matches(byName) || selector.Matches(labels.Set{v1alpha1.LabelPool: "p"}) ||
+			selector.Matches(labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelEgress: string(v1alpha1.EgressByName), v1alpha1.LabelRules: v1alpha1.RulesOwn}) {
+			t.Errorf("it is for %s", selector)
+		}
+		to := p.Spec.Egress[0].To[0]
+		if len(p.Spec.Egress) != 1 || len(p.Spec.Egress[0].Ports) != 4 || to.PodSelector.MatchLabels["app"] != "sandlane-egress" || to.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "system" {
+			t.Errorf("it allows %+v", p.Spec.Egress)
+		}
+		return
+	}
+	t.Error("there is no such policy")
 }
 
 func TestDocumentedPolicies(t *testing.T) {

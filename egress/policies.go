@@ -18,12 +18,15 @@ import (
 //   - sandlane-gateways: but gateways and controller (for httpPost hooks) to those
 //     that may serve;
 //   - sandlane-egress: what pool pods connect to whose sandbox has no rules of its
-//     own.
+//     own;
+//   - sandlane-egress-processes: of these, pods with egress ByName connect to egress
+//     processes too, their only name server.
 //
 // The system namespace is that of gateways and controller, whose pods have the label
 // app=sandlane-gateway and app=sandlane-controller.
 func Policies(namespace, system string, closed Closed) []*networkingv1.NetworkPolicy {
 	pool := metav1.LabelSelectorRequirement{Key: v1alpha1.LabelPool, Operator: metav1.LabelSelectorOpExists}
+	withoutRules := metav1.LabelSelectorRequirement{Key: v1alpha1.LabelRules, Operator: metav1.LabelSelectorOpDoesNotExist}
 	ingress := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 	return []*networkingv1.NetworkPolicy{
 		policy(namespace, "sandlane-closed", networkingv1.NetworkPolicySpec{
@@ -44,11 +47,17 @@ func Policies(namespace, system string, closed Closed) []*networkingv1.NetworkPo
 			}}}},
 		}),
 		policy(namespace, "sandlane-egress", networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{pool, {
-				Key: v1alpha1.LabelRules, Operator: metav1.LabelSelectorOpDoesNotExist,
-			}}},
+			PodSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{pool, withoutRules}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 			Egress:      Rules(nil, nil, closed),
+		}),
+		policy(namespace, "sandlane-egress-processes", networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{
+				MatchLabels:      map[string]string{v1alpha1.LabelEgress: string(v1alpha1.EgressByName)},
+				MatchExpressions: []metav1.LabelSelectorRequirement{pool, withoutRules},
+			},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{ToProcesses(system)},
 		}),
 	}
 }

@@ -21,18 +21,20 @@ import (
 
 func newControlCerts() *cobra.Command {
 	var kubeconfig, namespace string
+	var egress bool
 	cmd := &cobra.Command{
 		Use:     "control-certs",
 		Example: `  sandlane control-certs --system-namespace sandlane-system`,
 		Short:   "Make and renew the certificates of the control plane, as Secrets",
 		Long: `Make the certificates by which gateways and controllers know each other, and renew
 those that run out: the Secrets ` + issuer.AuthoritySecret + `, ` + issuer.GatewaySecret + ` and
-` + issuer.ControllerSecret + `. What is good is left alone, the authority always. The Helm
+` + issuer.ControllerSecret + `, with --egress ` + issuer.EgressSecret + `. What is good is left alone, the authority always. The Helm
 chart runs this before an installation and every day.`,
 		Args: cobra.NoArgs,
 	}
 	cmdflags.Kubeconfig(cmd, &kubeconfig)
 	cmd.Flags().StringVar(&namespace, "system-namespace", gateway.DefaultSystemNamespace, "namespace of the Secrets")
+	cmd.Flags().BoolVar(&egress, "egress", false, "make the certificate of egress processes too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		api, err := inCluster(kubeconfig)
 		if err != nil {
@@ -41,6 +43,9 @@ chart runs this before an installation and every day.`,
 		i := issuer.Issuer{
 			Client: api, Namespace: namespace, Gateway: controlplane.GatewayIdentity, Controller: controlplane.ControllerIdentity,
 			Labels: map[string]string{"app.kubernetes.io/part-of": "sandlane"},
+		}
+		if egress {
+			i.Egress = controlplane.EgressIdentity
 		}
 		wrote, err := i.Ensure(cmd.Context())
 		for _, name := range wrote {

@@ -183,11 +183,12 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(daemon.BuildInfo(ownVersion()), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics := proxy.NewMetrics(registry)
-	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	var joined *egressMember
+	held := func() bool { return joined.lease.Held() }
+	metrics := proxy.NewMetrics(registry, held)
+	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	server, err := proxy.New(proxy.Options{
-		Listeners: in, Address: o.answer, Held: func() bool { return joined.lease.Held() },
+		Listeners: in, Address: o.answer, Held: held,
 		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver)}, Authority: authority, Roots: o.roots,
 		Reveal:  func(context.Context, string, string) (string, error) { return "", proxy.ErrSecret },
 		Metrics: metrics, Record: records.Add, Log: o.log,

@@ -22,6 +22,7 @@ const (
 	AuthoritySecret  = "sandlane-control-ca"
 	GatewaySecret    = "sandlane-control-gateway"
 	ControllerSecret = "sandlane-control-controller"
+	EgressSecret     = "sandlane-control-egress"
 )
 
 // Keys of the Secrets. The authority's has no KeyCA.
@@ -51,6 +52,8 @@ type Issuer struct {
 	Namespace string
 	// Gateway and Controller are the names in the certificates.
 	Gateway, Controller string
+	// Egress is that of egress processes; empty is none.
+	Egress string
 	// Labels are those of Secrets that are made.
 	Labels map[string]string
 	// Now is the time; default time.Now.
@@ -66,6 +69,9 @@ func (i *Issuer) Ensure(ctx context.Context) ([]string, error) {
 	sides := []side{
 		{GatewaySecret, i.Gateway, x509.ExtKeyUsageServerAuth},
 		{ControllerSecret, i.Controller, x509.ExtKeyUsageClientAuth},
+	}
+	if i.Egress != "" {
+		sides = append(sides, side{EgressSecret, i.Egress, x509.ExtKeyUsageServerAuth})
 	}
 	var wrote []string
 	ca, made, err := i.authority(ctx, sides)
@@ -98,7 +104,7 @@ func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair
 		case secret != nil:
 			ca, err := decodePair(secret.Data[KeyCert], secret.Data[KeyPrivate])
 			if err == nil && !i.Now().Before(ca.Cert.NotAfter) {
-				err = errors.New("it has run out: delete the three Secrets of the control plane, run this again, and restart gateways and controllers")
+				err = errors.New("it has run out: delete all Secrets of the control plane, run this again, and restart gateways, controllers and egress processes")
 			}
 			if err != nil {
 				return nil, false, fmt.Errorf("authority in the Secret %s: %w", AuthoritySecret, err)
@@ -110,8 +116,8 @@ func (i *Issuer) authority(ctx context.Context, sides []side) (*certificate.Pair
 		case err != nil:
 			return nil, false, err
 		case orphan != "" && suspected:
-			return nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete %s and %s as well",
-				AuthoritySecret, orphan, GatewaySecret, ControllerSecret)
+			return nil, false, fmt.Errorf("the Secret %s is gone, and %s has a certificate of it: restore it, or delete all others of the control plane as well",
+				AuthoritySecret, orphan)
 		case orphan != "":
 			// Another may have made both since the authority was looked for, the authority
 			// first: so it is looked for once more.

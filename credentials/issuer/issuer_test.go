@@ -42,6 +42,21 @@ func (f *fixture) ensure(t *testing.T, want ...string) {
 	}
 }
 
+// Egress processes have a certificate of their own where there are some, by the authority
+// that is there, and of a name that is no gateway's.
+func TestEgressCertificate(t *testing.T) {
+	f := newFixture()
+	f.ensure(t, AuthoritySecret, GatewaySecret, ControllerSecret)
+	f.Egress = "egress"
+	f.ensure(t, EgressSecret)
+	f.ensure(t)
+	s := f.secret(t, EgressSecret)
+	pair, err := decodePair(s.Data[KeyCert], s.Data[KeyPrivate])
+	if err != nil || !slices.Equal(pair.Cert.DNSNames, []string{"egress"}) || !slices.Equal(pair.Cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
+		t.Errorf("%v, %+v", err, pair)
+	}
+}
+
 func (f *fixture) secret(t *testing.T, name string) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}

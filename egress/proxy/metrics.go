@@ -24,8 +24,9 @@ type Metrics struct {
 	lost                                    prometheus.Counter
 }
 
-// NewMetrics returns metrics in a registry; nil registers them nowhere.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
+// NewMetrics returns metrics in a registry; nil registers them nowhere. held reports whether
+// this process holds its lease.
+func NewMetrics(registry prometheus.Registerer, held func() bool) *Metrics {
 	options := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "sandlane", Subsystem: "egress", Name: name, Help: help}
 	}
@@ -40,7 +41,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		lost:        prometheus.NewCounter(options("records_lost_total", "Records of connections that were not written, since the log was not taken fast enough.")),
 	}
 	if registry != nil {
-		registry.MustRegister(m.connections, m.questions, m.requests, m.bytes, m.lost)
+		lease := prometheus.GaugeOpts{Namespace: "sandlane", Subsystem: "egress", Name: "lease_held", Help: "1 while this process holds its lease; without it all is refused."}
+		registry.MustRegister(prometheus.NewGaugeFunc(lease, func() float64 {
+			if held() {
+				return 1
+			}
+			return 0
+		}), m.connections, m.questions, m.requests, m.bytes, m.lost)
 	}
 	return m
 }

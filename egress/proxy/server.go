@@ -81,7 +81,7 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("egress proxy: listeners, an IPv4 address, lease, upstream, authority, secrets and log are required")
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(nil)
+		o.Metrics = NewMetrics(nil, o.Held)
 	}
 	if o.Record == nil {
 		o.Record = func(record.Record) {}

@@ -36,6 +36,9 @@ func (c *cluster) metrics(t *testing.T) {
 	missing, wanted := map[string]bool{}, 0
 	for _, file := range []string{rulesFile, chart + "/files/dashboard.json"} {
 		for _, name := range named.FindAllString(labels.ReplaceAllString(text(t, file), ""), -1) {
+			if strings.HasPrefix(name, "sandlane_egress_") {
+				continue // this release has no egress; package egress/proxy compares them
+			}
 			if wanted++; !exposed[name] && !missing[name] {
 				missing[name] = true
 				t.Errorf("%s names %s, which no process exposes", filepath.Base(file), name)

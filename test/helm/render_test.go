@@ -173,3 +173,51 @@ func TestRenderedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// Where egress is enabled, its processes serve at the address that controllers tell pods, by a
+// certificate of their own, and nobody else's pods change.
+func TestRenderedEgress(t *testing.T) {
+	const on = `egress={"enabled":true,"serviceAddress":"10.96.0.53","open":["git.example.com=10.1.0.0/24"]},closedRanges=["10.0.0.0/8"],` +
+		`networkPolicies={"enabled":true,"apiServerRanges":["10.0.0.1/32"]},monitoring={"monitor":"PodMonitor"}`
+	find := func(objects []map[string]any, kind, name string) string {
+		for _, object := range objects {
+			if object["kind"] == kind && object["metadata"].(map[string]any)["name"] == name {
+				text, err := json.Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+		}
+		return ""
+	}
+	objects, _ := rendered(t, on)
+	for _, c := range []struct {
+		kind, name string
+		want       []string
+	}{
+		{"Deployment", "sandlane-egress", []string{
+			`"replicas":2`, `"--address=$(POD_IP)"`, `"--answer-address=10.96.0.53"`, `"--open=git.example.com=10.1.0.0/24"`, `"--closed-ranges=10.0.0.0/8"`,
+			`"serviceAccountName":"sandlane-egress"`, `"secretName":"sandlane-control-egress"`, `"drop":["ALL"]`, `"runAsNonRoot":true`, `"path":"/readyz"`,
+		}},
+		{"Deployment", "sandlane-controller", []string{`"--egress-address=10.96.0.53"`}},
+		{"Service", "sandlane-egress", []string{`"clusterIP":"10.96.0.53"`, `"port":53,"protocol":"UDP"`, `"port":80`, `"port":443`}},
+		{"PodDisruptionBudget", "sandlane-egress", []string{`"maxUnavailable":1`}},
+		{"PodMonitor", "sandlane-egress", []string{`"app":"sandlane-egress"`}},
+		{"CronJob", "sandlane-control-certs", []string{`"--egress"`}},
+		{"NetworkPolicy", "sandlane-egress-processes", []string{
+			`"key":"sandlane.dev/pool"`, `"cidr":"10.0.0.1/32"`, `"except":["169.254.0.0/16","10.0.0.0/8"]`, `"cidr":"10.1.0.0/24"`, `"app":"sandlane-controller"`,
+		}},
+	} {
+		text := find(objects, c.kind, c.name)
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s %s has no %s:\n%s", c.kind, c.name, want, text)
+			}
+		}
+	}
+	objects, _ = rendered(t, `log.level="info"`)
+	if text, _ := json.Marshal(objects); find(objects, "Deployment", "sandlane-egress") != "" || strings.Contains(string(text), "--egress") {
+		t.Error("egress is rendered without being enabled")
+	}
+}

@@ -30,6 +30,10 @@ var refused = []struct{ set, want string }{
 	{"gateway.autoscaling.enabled=true,gateway.autoscaling.minReplicas=11", "minReplicas must be at most maxReplicas"},
 	{"tests.firstRequest.path=hello", "firstRequest/path"},
 	{"tests.template=base", "tests.apiKeySecret must name a Secret"},
+	{"egress.enabled=true", "egress.serviceAddress must be a free IPv4 address"},
+	{"egress.serviceAddress=fd00::53", "egress/serviceAddress"},
+	{"egress.open={git.example.com}", "egress/open"},
+	{"egress.enabled=true,egress.serviceAddress=10.96.0.53,egress.autoscaling.enabled=true,egress.autoscaling.minReplicas=11", "egress.autoscaling.minReplicas must be at most maxReplicas"},
 	{"gateway.drainDelaySeconds=400", "drainDelaySeconds must be at most drainGraceSeconds"},
 }
 

@@ -37,6 +37,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- define "sandlane.egressAddress" -}}
+{{- required "egress.serviceAddress must be a free IPv4 address of the range of Services: pods have it as their name server" .Values.egress.serviceAddress }}
+{{- end }}
+
+{{- /* The apps of the release's Deployments. */ -}}
+{{- define "sandlane.apps" -}}
+sandlane-gateway sandlane-controller {{- if .Values.egress.enabled }} sandlane-egress{{ end }}
+{{- end }}
+
 {{- define "sandlane.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -142,7 +151,7 @@ spec:
     image: {{ include "sandlane.image" (dict "root" . "name" "controller") }}
     imagePullPolicy: {{ .Values.imagePullPolicy }}
     command: [/usr/local/bin/sandlane, control-certs]
-    args: [--system-namespace={{ .Release.Namespace }}]
+    args: [--system-namespace={{ .Release.Namespace }}{{ if .Values.egress.enabled }}, --egress{{ end }}]
     securityContext: {{ include "sandlane.containerSecurity" . | nindent 6 }}
     resources: {{ toYaml .Values.jobs.resources | nindent 6 }}
     volumeMounts:
@@ -157,5 +166,5 @@ rules:
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, update]
-  resourceNames: [sandlane-control-ca, sandlane-control-gateway, sandlane-control-controller]
+  resourceNames: [sandlane-control-ca, sandlane-control-gateway, sandlane-control-controller, sandlane-control-egress]
 {{- end }}

@@ -20,6 +20,7 @@ const (
 	labelApp      = "app"
 	appGateway    = "sandlane-gateway"
 	appController = "sandlane-controller"
+	appEgress     = "sandlane-egress"
 )
 
 // ControllerLease is the lease of the controllers' election.
@@ -30,6 +31,8 @@ var ownKeys = []client.Object{
 	&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token-seed"}},
 	&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "init-keys"}},
 	&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "init-keys"}},
+	&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "egress-keys"}},
+	&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "egress-keys"}},
 }
 
 // Leases returns when the leases of gateways and controllers are deleted, and what
@@ -43,7 +46,7 @@ func Leases(ctx context.Context, o Options) error {
 		}
 		var left []string
 		for i := range pods.Items {
-			if app := pods.Items[i].Labels[labelApp]; app == appGateway || app == appController {
+			if app := pods.Items[i].Labels[labelApp]; app == appGateway || app == appController || app == appEgress {
 				left = append(left, pods.Items[i].Name)
 			}
 		}
@@ -67,7 +70,7 @@ func Leases(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	for _, name := range []string{issuer.AuthoritySecret, issuer.GatewaySecret, issuer.ControllerSecret} {
+	for _, name := range []string{issuer.AuthoritySecret, issuer.GatewaySecret, issuer.ControllerSecret, issuer.EgressSecret} {
 		if err := o.remove(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
