@@ -62,10 +62,15 @@ type TemplateBuildSpec struct {
 
 // TemplateRecipe is what makes the image of a build.
 type TemplateRecipe struct {
-	// From is the base: an image.
+	// From is the base: an image; of a template the image that it had when the build was started.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:MaxLength=1024
 	From string `json:"from"`
+	// FromTemplate is the template, with its tag, whose image From is. Its variables, folder and
+	// user are those of the first step.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	FromTemplate string `json:"fromTemplate,omitempty"`
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256

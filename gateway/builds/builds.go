@@ -265,10 +265,11 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	if states[build.Status.Phase] != "waiting" {
 		return restapi.ErrBuildStarted
 	}
-	if err := b.o.Store.Allowed(r.Image); err != nil {
-		return &restapi.RefusedBuildError{Reason: "fromImage: " + err.Error()}
+	recipe, err := b.begins(ctx, caller, r)
+	if err != nil {
+		return err
 	}
-	recipe, size := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}, len(r.Start)+len(r.Ready)
+	size := len(r.Start) + len(r.Ready)
 	for i, step := range r.Steps {
 		for _, arg := range step.Args {
 			size += len(arg)
@@ -318,6 +319,31 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 		b.run(record, caller, r.Username, r.Password)
 	})
 	return nil
+}
+
+// begins returns a recipe without its steps. A build from a template has the template's start and
+// ready commands unless it names one, as at E2B.
+func (b *Builds) begins(ctx context.Context, caller restapi.KeyOwner, r restapi.Recipe) (*v1alpha1.TemplateRecipe, error) {
+	recipe := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}
+	if r.Template == "" {
+		if err := b.o.Store.Allowed(r.Image); err != nil {
+			return nil, &restapi.RefusedBuildError{Reason: "fromImage: " + err.Error()}
+		}
+		return recipe, nil
+	}
+	all, err := b.ofTemplate(ctx, caller, r.Template)
+	if err != nil && !errors.Is(err, restapi.ErrNoBuild) {
+		return nil, err
+	}
+	from := v1alpha1.TagHolders(all)[r.Tag]
+	if from == nil || from.Spec.Recipe == nil {
+		return nil, &restapi.RefusedBuildError{Reason: fmt.Sprintf("fromTemplate: there is no template %s:%s that was built here", r.Template, r.Tag)}
+	}
+	recipe.From, recipe.FromTemplate = from.Status.Image, r.Template+":"+r.Tag
+	if r.Start == "" && r.Ready == "" {
+		recipe.StartCommand, recipe.ReadyCommand = from.Spec.Recipe.StartCommand, from.Spec.Recipe.ReadyCommand
+	}
+	return recipe, nil
 }
 
 // enter counts a build of a namespace, unless as many run as may.

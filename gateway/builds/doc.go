@@ -30,6 +30,8 @@
 //  3. POST …/builds/{buildID} checks steps, uploads and base, writes the recipe and Building.
 //  4. Base: the image for this platform is compared with the patterns and copied into the
 //     namespace's repository; status.base names it by digest.
+//     The base of fromTemplate is the image that the template's build has as the build starts,
+//     by digest and in the same repository; nothing is copied.
 //  5. Steps: the gateway creates the builder, a sandbox like any other, and adds the user "user"
 //     if it is missing. RUN is a shell's command as the user of the time; COPY puts the upload
 //     there, and sandboxd unpacks it (package sandboxd/buildstep); ENV, WORKDIR and USER change
@@ -98,6 +100,6 @@
 //
 // # Lacking
 //
-// Reuse of earlier steps; fromTemplate; collecting images of deleted builds; pools that fall to no
+// Reuse of earlier steps; collecting images of deleted builds; pools that fall to no
 // replicas; builds that go on at another gateway.
 package builds

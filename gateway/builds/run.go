@@ -2,6 +2,7 @@ package builds
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (r *runner) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state := initial(base.Config)
+	state := initial(base.Config, r.build.Spec.Recipe.FromTemplate != "")
 	// Without a name: where there is no such user yet, an image may have none at all.
 	add := state.help("--add-user", buildUser)
 	add.User = ""
@@ -123,9 +124,14 @@ func (r *runner) do(ctx context.Context) error {
 
 // base copies the base, and tells the controller.
 func (r *runner) base(ctx context.Context) (*store.Base, error) {
-	from := r.build.Spec.Recipe.From
-	r.record.print("info", "FROM "+from)
-	base, err := r.o.Store.CopyBase(ctx, string(r.caller.NamespaceUID), from, r.username, r.password)
+	from, namespace := r.build.Spec.Recipe.From, string(r.caller.NamespaceUID)
+	r.record.print("info", "FROM "+cmp.Or(r.build.Spec.Recipe.FromTemplate, from))
+	base, err := (*store.Base)(nil), error(nil)
+	if r.build.Spec.Recipe.FromTemplate != "" {
+		base, err = r.o.Store.Base(ctx, namespace, from)
+	} else {
+		base, err = r.o.Store.CopyBase(ctx, namespace, from, r.username, r.password)
+	}
 	if err != nil {
 		return nil, err
 	}

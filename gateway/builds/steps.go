@@ -1,6 +1,7 @@
 package builds
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -37,9 +38,12 @@ type state struct {
 	env       []string // those of ENV steps, in their order
 }
 
-// initial is the state before the first step on a base.
-func initial(base v1.Config) *state {
+// initial is the state before the first step on a base; on a template it is that after its last.
+func initial(base v1.Config, template bool) *state {
 	s := &state{user: buildUser, dir: buildHome, image: base.Env}
+	if template {
+		s.user = cmp.Or(valueOf(base.Env, envUser), s.user)
+	}
 	if dir := path.Clean("/" + base.WorkingDir); dir != "/" {
 		s.dir = dir
 	}

@@ -21,7 +21,7 @@ func step(kind v1alpha1.TemplateStepType, args ...string) v1alpha1.TemplateStep 
 
 // Each step has the user, folder and variables that those before it left.
 func TestSteps(t *testing.T) {
-	s := initial(v1.Config{Env: []string{"PATH=/bin", "LANG=C"}, WorkingDir: "/srv/", User: "node"})
+	s := initial(v1.Config{Env: []string{"PATH=/bin", "LANG=C"}, WorkingDir: "/srv/", User: "node"}, false)
 	for _, c := range []struct {
 		step v1alpha1.TemplateStep
 		user string
@@ -72,7 +72,7 @@ func TestStepsRefused(t *testing.T) {
 		{Type: v1alpha1.StepRun}, step("ADD", "x"), step(v1alpha1.StepEnv, "A"), step(v1alpha1.StepEnv, "", "x"), step(v1alpha1.StepEnv, "A=B", "x"),
 		{Type: v1alpha1.StepCopy, Args: []string{"x", "y"}}, step(v1alpha1.StepCopy, "x", ""),
 	} {
-		if a, err := initial(v1.Config{}).take(s); err == nil {
+		if a, err := initial(v1.Config{}, false).take(s); err == nil {
 			t.Errorf("%v does %+v", s, a)
 		}
 	}
@@ -80,7 +80,7 @@ func TestStepsRefused(t *testing.T) {
 
 // The value of a variable may be a secret: the log has its name alone.
 func TestEnvIsNotLogged(t *testing.T) {
-	a, err := initial(v1.Config{}).take(step(v1alpha1.StepEnv, "TOKEN", "hunter2"))
+	a, err := initial(v1.Config{}, false).take(step(v1alpha1.StepEnv, "TOKEN", "hunter2"))
 	if err != nil || a.text != "ENV TOKEN" {
 		t.Errorf("%q, %v", a.text, err)
 	}

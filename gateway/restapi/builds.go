@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ type BuildStep struct {
 
 // Recipe is what a build does.
 type Recipe struct {
-	Image string
+	// Image is the base, or that of the template Template with the tag Tag is.
+	Image, Template, Tag string
 	// Username and Password are for the image's registry, and are kept nowhere.
 	Username, Password string
 	Steps              []BuildStep
@@ -278,7 +280,7 @@ func (s *Server) startBuild(r *http.Request, templateID, buildID string) error {
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	recipe, err := recipeOf(&body)
+	recipe, err := recipeOf(callOf(r).owner, &body)
 	if err != nil {
 		return err
 	}
@@ -291,13 +293,20 @@ var argsOfStep = map[string]struct{ least, most int }{
 }
 
 // recipeOf checks the body of a start.
-func recipeOf(body *api.TemplateBuildStart) (Recipe, error) {
+func recipeOf(caller KeyOwner, body *api.TemplateBuildStart) (Recipe, error) {
 	recipe := Recipe{Image: ptr.Deref(body.FromImage, ""), Start: ptr.Deref(body.StartCmd, ""), Ready: ptr.Deref(body.ReadyCmd, "")}
-	switch {
-	case ptr.Deref(body.FromTemplate, "") != "":
-		return Recipe{}, unsupportedField("fromTemplate", "building from a template is not supported; name its image")
-	case recipe.Image == "":
-		return Recipe{}, refuse(http.StatusBadRequest, "fromImage: is required")
+	switch text := ptr.Deref(body.FromTemplate, ""); {
+	case (text != "") == (recipe.Image != ""):
+		return Recipe{}, refuse(http.StatusBadRequest, "fromImage: is required, or fromTemplate, and not both")
+	case text != "":
+		ref, err := parseReference(text)
+		if err != nil {
+			return Recipe{}, refuse(http.StatusBadRequest, "fromTemplate: "+err.Error())
+		}
+		if !ref.ofTeam(caller.Team) {
+			return Recipe{}, refuse(http.StatusBadRequest, "fromTemplate: is of another team")
+		}
+		recipe.Template, recipe.Tag = ref.name, cmp.Or(ref.tag, defaultTag)
 	}
 	if registry := body.FromImageRegistry; registry != nil {
 		if registry.Type != "registry" {

@@ -121,7 +121,10 @@ func TestBuildAnswers(t *testing.T) {
 		{"POST", start, `{"fromImage":"debian"}`, keyA, ErrBuildStarted, 409, `started`},
 		{"POST", start, `{"fromImage":"debian"}`, keyA, &RefusedBuildError{"fromImage: no"}, 400, `fromImage: no`},
 		{"POST", start, `{}`, keyA, nil, 400, `fromImage`},
-		{"POST", start, `{"fromTemplate":"x"}`, keyA, nil, 400, `fromTemplate`},
+		{"POST", start, `{"fromTemplate":"a/X:v1","steps":[]}`, keyA, nil, 202, ``},
+		{"POST", start, `{"fromTemplate":"b/x"}`, keyA, nil, 400, `fromTemplate`},
+		{"POST", start, `{"fromTemplate":"no name"}`, keyA, nil, 400, `fromTemplate`},
+		{"POST", start, `{"fromTemplate":"x","fromImage":"debian"}`, keyA, nil, 400, `not both`},
 		{"POST", start, `{"fromImage":"x","fromImageRegistry":{"type":"aws"}}`, keyA, nil, 400, `fromImageRegistry.type`},
 		{"POST", start, `{"fromImage":"x","steps":[{"type":"ADD","args":["x"]}]}`, keyA, nil, 400, `steps[0]`},
 		{"POST", start, `{"fromImage":"x","steps":[{"type":"COPY","args":["x","y"]}]}`, keyA, nil, 400, `filesHash`},
@@ -145,7 +148,10 @@ func TestBuildAnswers(t *testing.T) {
 	if r := b.requested[0]; r.Name != "mine" || r.CPUCount != defaultCPUs || r.MemoryMB != defaultMemoryMB {
 		t.Errorf("requested %+v", r)
 	}
-	if r := b.started[0]; r.Image != "debian" || r.Steps[0].Type != "RUN" {
+	if r := b.started[0]; r.Image != "debian" || r.Template != "" || r.Steps[0].Type != "RUN" {
+		t.Errorf("started %+v", r)
+	}
+	if r := b.started[1]; r.Image != "" || r.Template != "x" || r.Tag != "v1" {
 		t.Errorf("started %+v", r)
 	}
 }

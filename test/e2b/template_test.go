@@ -15,7 +15,7 @@ import (
 
 // templateCases are those of template.py, templateCasesJS those of template.mjs.
 var (
-	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "tags"}, {name: "lists"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
+	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "tags"}, {name: "lists"}, {name: "from_template"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
 	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "tags"}, {name: "deletion"}}
 )
 

@@ -114,7 +114,7 @@ func (s *Store) CopyBase(ctx context.Context, namespaceUID, image, username, pas
 		}
 		return nil, fmt.Errorf("copy %s: %w", image, err)
 	}
-	return s.Base(ctx, to.String())
+	return s.Base(ctx, namespaceUID, to.String())
 }
 
 // check refuses what would not run, and what is too large.
@@ -145,11 +145,16 @@ func (s *Store) check(image string, read v1.Image) error {
 	return nil
 }
 
-// Base returns a base that was copied before.
-func (s *Store) Base(ctx context.Context, reference string) (*Base, error) {
-	ref, err := name.NewDigest(reference)
+// Base returns an image of a namespace's repository, by digest: a base that was copied before, or
+// what was built. One of another repository is an ErrBase.
+func (s *Store) Base(ctx context.Context, namespaceUID, reference string) (*Base, error) {
+	repository, err := s.repository(namespaceUID)
 	if err != nil {
 		return nil, err
+	}
+	ref, err := name.NewDigest(reference)
+	if err != nil || ref.Context().Name() != repository.Name() {
+		return nil, fmt.Errorf("%w: %s is not in the repository of its namespace, by digest", ErrBase, reference)
 	}
 	copied, err := remote.Image(ref, s.inside(ctx)...)
 	if err != nil {

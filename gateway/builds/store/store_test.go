@@ -239,6 +239,17 @@ func TestBasesRefused(t *testing.T) {
 	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/arm:1", "", ""); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "linux/arm64") {
 		t.Errorf("another platform: %v", err)
 	}
+	push(t, bases+"/allowed/amd:1", image(t, "linux/amd64", v1.Config{}, nil))
+	theirs, err := s.CopyBase(t.Context(), other, bases+"/allowed/amd:1", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Base(t.Context(), other, theirs.Reference); err != nil {
+		t.Errorf("an image of the namespace itself: %v", err)
+	}
+	if _, err := s.Base(t.Context(), ns, theirs.Reference); !errors.Is(err, ErrBase) {
+		t.Errorf("an image of another namespace, by digest: %v", err)
+	}
 	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/missing:1", "", ""); err == nil {
 		t.Error("an image that is not there was copied")
 	}

@@ -138,6 +138,22 @@ def rest(method, path, body=None):
         return json.loads(answer.read())
 
 
+def from_template():
+    """It begins with the files, user, folder, variables and server of the template."""
+    template = Template().from_template(NAME + ":v3").run_cmd("id -un > /tmp/again; pwd >> /tmp/again; echo $COLOUR >> /tmp/again")
+    Template.build(template, name="upon")
+    with Sandbox.create("upon", timeout=60) as sbx:
+        assert sbx.files.read("/opt/text").strip() == "third" and sbx.files.read("/tmp/again") == "other\n/work\ngreen\n", sbx.files.read("/tmp/again")
+        with urllib.request.urlopen(f"{os.environ['E2B_SANDBOX_URL']}/sandboxes/{sbx.sandbox_id}/8000/", timeout=20) as answer:
+            assert answer.status == 200, answer.status
+    try:
+        Template.build(Template().from_template("none-of-ours"), name="never")
+    except BuildException as err:
+        assert "none-of-ours" in str(err), err
+    else:
+        raise AssertionError("built from a template that there is not")
+
+
 def failure():
     wrong = Template().from_image(IMAGE).run_cmd("echo fine").run_cmd("echo so it goes; exit 7")
     try:
@@ -172,7 +188,7 @@ def deletion():
 
 
 async def main():
-    for case in (build, files, environment, server, again, tags, lists, failure, refusals, deletion):
+    for case in (build, files, environment, server, again, tags, lists, from_template, failure, refusals, deletion):
         began, error = time.monotonic(), ""
         try:
             await asyncio.wait_for(asyncio.to_thread(case), 240)
