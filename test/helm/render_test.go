@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -219,5 +220,58 @@ func TestRenderedEgress(t *testing.T) {
 	objects, _ = rendered(t, `log.level="info"`)
 	if text, _ := json.Marshal(objects); find(objects, "Deployment", "sandlane-egress") != "" || strings.Contains(string(text), "--egress") {
 		t.Error("egress is rendered without being enabled")
+	}
+}
+
+// Gateways and controllers build templates where a registry is named, and only then: gateways alone
+// have the Secret with which they push.
+func TestRenderedTemplates(t *testing.T) {
+	const values = `templates={"registry":"registry.example/templates","pushSecret":"push","pullSecret":"pull","bases":["docker.io/library/*","b.example/x"],"registryRanges":["192.0.2.0/24"]}`
+	for name, tc := range map[string]struct {
+		set        string
+		gateway    []string
+		controller []string
+		secret     bool
+		open       bool
+	}{
+		"all": {
+			values + `,networkPolicies={"enabled":true,"apiServerRanges":["10.0.0.1/32"]}`,
+			[]string{"--template-registry=registry.example/templates", "--template-bases=docker.io/library/*,b.example/x", "--template-credentials=/etc/sandlane/templates/config.json"},
+			[]string{"--template-registry=registry.example/templates", "--template-pull-secret=pull"}, true, true,
+		},
+		"a registry": {`templates.registry="r.example/t"`, []string{"--template-registry=r.example/t"}, []string{"--template-registry=r.example/t"}, false, false},
+		"none":       {`templates={"pushSecret":"push","bases":["docker.io/*"],"pullSecret":"pull"}`, nil, nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, _ := rendered(t, tc.set)
+			specs := podSpecs(objects)
+			for at, want := range map[string][]string{"gateway": tc.gateway, "controller": tc.controller} {
+				spec := specs["Deployment/sandlane-"+at]
+				var got []string
+				for _, arg := range spec["containers"].([]any)[0].(map[string]any)["args"].([]any) {
+					if text := arg.(string); strings.HasPrefix(text, "--template-") {
+						got = append(got, text)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %q, want %q", at, got, want)
+				}
+				text, err := json.Marshal(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				has := strings.Contains(string(text), `"secretName":"push"`) && strings.Contains(string(text), `"mountPath":"/etc/sandlane/templates"`)
+				if want := tc.secret && at == "gateway"; has != want {
+					t.Errorf("%s has the Secret for pushes: %v", at, has)
+				}
+			}
+			text, err := json.Marshal(objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), `"192.0.2.0/24"`) != tc.open {
+				t.Errorf("the addresses of registries are open: %v", !tc.open)
+			}
+		})
 	}
 }

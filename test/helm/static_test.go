@@ -23,7 +23,10 @@ var refused = []struct{ set, want string }{
 	{"ingress.host=example.com", "'host'"},
 	{"checkpoints.size=much", "checkpoints/size"},
 	{"checkpoints.maxPerKey=-1", "checkpoints/maxPerKey"},
+	{"templates.registry=registry.example", "templates/registry"},
+	{"templates.bases={docker.io/*/x}", "templates/bases"},
 	// Values that a schema cannot refuse.
+	{"templates.registry=registry.example/t,networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.0.0.1/32}", "registryRanges must name"},
 	{"ingress.enabled=true", "gateway.domain must be set"},
 	{"httpRoute.enabled=true,gateway.domain=x.example", "httpRoute.parentRefs must name a Gateway"},
 	{"certificate.enabled=true,gateway.domain=x.example", "certificate.issuerRef.name must name an issuer"},
