@@ -35,9 +35,10 @@ const (
 	maxUpload = 4 << 30
 	// uploadFor is how long the URL of an upload is valid.
 	uploadFor = time.Hour
-	// maxKept bounds the builds of a namespace that are kept. maxRunning bounds those that run at
-	// this gateway, and maxAtOnce those of all namespaces together.
-	maxKept, maxRunning, maxAtOnce = 200, 4, 16
+	// maxKept bounds the builds of a namespace that are kept, and maxKeptOfKey those that one API key
+	// has requested: one key must not keep the others from building. maxRunning bounds those that
+	// run at this gateway, and maxAtOnce those of all namespaces together.
+	maxKept, maxKeptOfKey, maxRunning, maxAtOnce = 200, 100, 4, 16
 	// maxRecipe bounds the texts of a recipe, in bytes.
 	maxRecipe = 256 << 10
 )
@@ -115,7 +116,13 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 	if err != nil {
 		return restapi.Build{}, err
 	}
-	if len(all) >= maxKept {
+	ofKey := 0
+	for i := range all {
+		if all[i].Annotations[v1alpha1.AnnotationOwner] == caller.KeyID {
+			ofKey++
+		}
+	}
+	if len(all) >= maxKept || ofKey >= maxKeptOfKey {
 		return restapi.Build{}, restapi.ErrBuildLimit
 	}
 	id := templateID(caller, r.Name)

@@ -295,16 +295,21 @@ func TestBuildsRefuse(t *testing.T) {
 	if err := w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image}); !errors.Is(err, restapi.ErrBuildStarted) {
 		t.Errorf("a second start: %v", err)
 	}
-	for i := range maxKept {
-		if _, err = w.builds.Request(t.Context(), caller, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512}); err != nil {
-			if i != maxKept-1 {
-				t.Errorf("the limit is at %d", i)
+	second, third := caller, caller
+	second.KeyID, third.KeyID = "k2", "k3"
+	for _, c := range []struct {
+		by   restapi.KeyOwner
+		more int
+	}{{caller, maxKeptOfKey - 1}, {second, maxKept - maxKeptOfKey}, {third, 0}} { // caller has one
+		made := 0
+		for ; made <= maxKept; made++ {
+			if _, err = w.builds.Request(t.Context(), c.by, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512}); err != nil {
+				break
 			}
-			break
 		}
-	}
-	if !errors.Is(err, restapi.ErrBuildLimit) {
-		t.Errorf("the limit of builds that are kept: %v", err)
+		if made != c.more || !errors.Is(err, restapi.ErrBuildLimit) {
+			t.Errorf("the key %s has made %d builds, want %d more: %v", c.by.KeyID, made, c.more, err)
+		}
 	}
 }
 

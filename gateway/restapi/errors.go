@@ -123,7 +123,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case errors.Is(err, ErrUploadTooLarge):
 		return refuse(http.StatusRequestEntityTooLarge, "The files are more than one upload may have.")
 	case errors.Is(err, ErrBuildLimit):
-		return &refusal{status: http.StatusTooManyRequests, message: "The limit of builds of this namespace is reached.", noRetry: true}
+		return &refusal{status: http.StatusTooManyRequests, message: "The limit of builds of this team or API key is reached: delete a template, or wait until one is built.", noRetry: true}
 	case errors.Is(err, ErrUnanswered):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The sandbox does not answer.", retryAfter: time.Second}
 	case errors.Is(err, ErrNoCapacity):
