@@ -91,6 +91,13 @@ func TestAPIRoutes(t *testing.T) {
 		{"localhost", "/sandboxes/iabc%2F8000/", "", api},
 		{"api.example.com", "/sandboxes", "E2b-Sandbox-Id: iabc\nE2b-Sandbox-Port: 49983", api}, // ignored on this host
 
+		// A link that opens a port, and what only looks like one.
+		{"8000-iabc.example.com", "/.sandlane/open?ticket=x", "", api},
+		{"49983-iabc.example.com", "/.sandlane/open", "", api},
+		{"8000-iabc.example.com", "/.sandlane/open/?ticket=x", "", extproc},
+		{"8000-iabc.example.com", "/x/../.sandlane/open", "", extproc},
+		{"8000-iabc.example.com", "/.sandlane%2fopen", "", extproc},
+
 		// The three forms of a target.
 		{"8000-iabc.example.com", "/sandboxes", "", extproc},
 		{"8000-iabc.api.example.com", "/templates", "", extproc},

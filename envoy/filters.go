@@ -21,8 +21,8 @@ import (
 const extProcName = "envoy.filters.http.ext_proc"
 
 // extProcFilter asks the gateway once per request, with the headers alone. No
-// answer is an error, and the answer cannot change more than the path and two
-// headers of an immediate answer.
+// answer is an error, and the answer cannot change more than the path, the cookies and
+// two headers of an immediate answer.
 func extProcFilter(o *Options) *hcmv3.HttpFilter {
 	var forward []*matcherv3.StringMatcher
 	for _, h := range extproc.ForwardedHeaders() {
@@ -46,7 +46,7 @@ func extProcFilter(o *Options) *hcmv3.HttpFilter {
 		},
 		MutationRules: &mutationv3.HeaderMutationRules{
 			DisallowAll:     wrapperspb.Bool(true),
-			AllowExpression: &matcherv3.RegexMatcher{Regex: "^(:path|retry-after|content-type)$"},
+			AllowExpression: &matcherv3.RegexMatcher{Regex: "^(:path|cookie|retry-after|content-type)$"},
 		},
 		RouteCacheAction: extprocv3.ExternalProcessor_RETAIN,
 		ForwardRules:     &extprocv3.HeaderForwardingRules{AllowedHeaders: &matcherv3.ListStringMatcher{Patterns: forward}},

@@ -8,6 +8,8 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandlane/sandlane/extproc"
 )
 
 // apiTimeout is how long the REST API may take to answer: as long as E2B's SDKs
@@ -54,7 +56,7 @@ var targetHeaders = []string{"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id
 // to the pods. It is decided before ExtProc sees the request and not again: a path
 // that ExtProc rewrites stays where it was. What Envoy answers by itself comes first.
 func routes(o *Options) *routev3.RouteConfiguration {
-	all := []*routev3.Route{apiRoute(hostMatches(apiHost))}
+	all := []*routev3.Route{linkRoute(), apiRoute(hostMatches(apiHost))}
 	for _, host := range []string{sharedName, sharedIPv4, sharedIPv6} {
 		all = append(all, apiRoute(append(notAddressed(), hostMatches(host))...))
 	}
@@ -114,6 +116,13 @@ func apiRoute(headers ...*routev3.HeaderMatcher) *routev3.Route {
 			Override: &extprocv3.ExtProcPerRoute_Disabled{Disabled: true},
 		})},
 	}
+}
+
+// linkRoute sends links that open a port to the gateway: no sandbox sees their tickets.
+func linkRoute() *routev3.Route {
+	r := apiRoute()
+	r.Match = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Path{Path: extproc.LinkPath}}
+	return r
 }
 
 func retryUnsent() *routev3.RetryPolicy {

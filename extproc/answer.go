@@ -18,22 +18,32 @@ import (
 var continueUnchanged = []byte{1<<3 | 2, 0}
 
 // routeAnswer sends the request to the route's pod.
-func routeAnswer(r *routecache.Route, t *Target) encodedAnswer {
+func routeAnswer(r *routecache.Route, t *Target, h *Headers) encodedAnswer {
 	response := continueUnchanged
-	if t.Form == FormPath {
+	if t.Form == FormPath || h.Cookie.Value != "" {
 		var err error
-		if response, err = proto.Marshal(&extprocv3.ProcessingResponse{Response: rewritePath(t.Path)}); err != nil {
-			panic("extproc: encoding a path: " + err.Error()) // bytes can always be encoded
+		if response, err = proto.Marshal(&extprocv3.ProcessingResponse{Response: rewrite(t, h)}); err != nil {
+			panic("extproc: encoding headers: " + err.Error()) // bytes can always be encoded
 		}
 	}
 	return appendMetadata(response, r, t)
 }
 
-func rewritePath(path string) *extprocv3.ProcessingResponse_RequestHeaders {
+// rewrite changes the path of the path form, and takes the cookies of ports off.
+func rewrite(t *Target, h *Headers) *extprocv3.ProcessingResponse_RequestHeaders {
+	m := &extprocv3.HeaderMutation{}
+	if t.Form == FormPath {
+		m.SetHeaders = append(m.SetHeaders, setHeader(":path", t.Path))
+	}
+	if h.Cookie.Value != "" {
+		if others := withoutPortCookies(h.Cookie.Value); others != "" {
+			m.SetHeaders = append(m.SetHeaders, setHeader(headerCookie, others))
+		} else {
+			m.RemoveHeaders = []string{headerCookie}
+		}
+	}
 	return &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-		Response: &extprocv3.CommonResponse{
-			HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{setHeader(":path", path)}},
-		},
+		Response: &extprocv3.CommonResponse{HeaderMutation: m},
 	}}
 }
 

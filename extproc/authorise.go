@@ -27,7 +27,8 @@ func accessFactsOf(r *Resolution) accessFacts {
 // admit says whether the request may reach an existing sandbox: it names no pool
 // and no key of another namespace (the sandbox is then not found), carries the
 // traffic token where one is needed, and shows what the sandbox's pool asks for
-// where the sandbox was made by name. On sandboxd's port sandboxd checks its own token.
+// where the sandbox was made by name. The cookie of the port stands for both. On sandboxd's
+// port sandboxd checks its own token.
 func (s *Server) admit(c *call, at accessFacts) error {
 	h := &c.headers
 	for _, named := range []struct {
@@ -57,6 +58,9 @@ func (s *Server) admit(c *call, at accessFacts) error {
 		keyed = err == nil
 	}
 	if at.guarded && c.target.Port == sandboxdPort {
+		return nil
+	}
+	if s.hasPortCookie(c, at.tokenUID) {
 		return nil
 	}
 	if at.private && !s.hasToken(c, at.tokenUID) {

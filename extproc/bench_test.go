@@ -139,7 +139,7 @@ func BenchmarkParseTarget(b *testing.B) {
 
 func TestEncodeAnswerAllocations(t *testing.T) {
 	r, target := testRoute("hello"), &Target{ID: "hello", Port: 8000, Form: FormHost, Path: "/"}
-	if n := testing.AllocsPerRun(1000, func() { routeAnswer(r, target) }); n > 1 {
+	if n := testing.AllocsPerRun(1000, func() { routeAnswer(r, target, &Headers{}) }); n > 1 {
 		t.Errorf("an answer allocates %v times, for its bytes once is enough", n)
 	}
 }
@@ -149,7 +149,7 @@ func BenchmarkEncodeAnswer(b *testing.B) {
 	b.Run("sequential", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if len(routeAnswer(r, t)) == 0 {
+			if len(routeAnswer(r, t, &Headers{})) == 0 {
 				b.Fatal("no answer")
 			}
 		}
@@ -158,7 +158,7 @@ func BenchmarkEncodeAnswer(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				routeAnswer(r, t)
+				routeAnswer(r, t, &Headers{})
 			}
 		})
 	})

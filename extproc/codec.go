@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -150,13 +151,11 @@ func (h *Headers) decodeHeader(b []byte) error {
 	if f == nil {
 		return nil
 	}
-	if f.Count++; f.Count > 1 {
-		return nil
+	if len(raw) == 0 {
+		raw = plain
 	}
-	if len(raw) > 0 {
+	if f.Count++; f == &h.Cookie && bytes.Contains(raw, portCookie) || f != &h.Cookie && f.Count == 1 {
 		f.Value = string(raw)
-	} else {
-		f.Value = string(plain)
 	}
 	return nil
 }

@@ -59,15 +59,18 @@ func (*gateway) ReachOfEnv(_, _, _ string) v1alpha1.FirstRequestReach { return v
 func (*gateway) MayMake(_, _, _ string) bool                          { return true }
 func (*gateway) ValidEnvd(string, types.UID, string) bool             { return false }
 func (*gateway) ValidTraffic(string, types.UID, string) bool          { return false }
-func (*gateway) Held() bool                                           { return true }
-func (*gateway) Await(context.Context, string, string) error          { return nil }
-func (*gateway) Open(*routecache.Route) bool                          { return true }
-func (*gateway) Unsent(*routecache.Route)                             {}
-func (*gateway) Wait(string, string, bool) (func(), error)            { return func() {}, nil }
-func (*gateway) Park(string) func()                                   { return func() {} }
-func (*gateway) Resolving(string) func()                              { return func() {} }
-func (g *gateway) Stamp(string, string) *routecache.Stamp             { return &g.stamp }
-func (*gateway) StreamEnded(string, string, time.Time)                {}
+
+func (*gateway) ValidPortCookie(string, types.UID, uint16, string) bool { return false }
+
+func (*gateway) Held() bool                                  { return true }
+func (*gateway) Await(context.Context, string, string) error { return nil }
+func (*gateway) Open(*routecache.Route) bool                 { return true }
+func (*gateway) Unsent(*routecache.Route)                    {}
+func (*gateway) Wait(string, string, bool) (func(), error)   { return func() {}, nil }
+func (*gateway) Park(string) func()                          { return func() {} }
+func (*gateway) Resolving(string) func()                     { return func() {} }
+func (g *gateway) Stamp(string, string) *routecache.Stamp    { return &g.stamp }
+func (*gateway) StreamEnded(string, string, time.Time)       {}
 
 // Envoy asks where a request goes, and is told the pod's address in metadata.
 func Example() {

@@ -2,7 +2,9 @@ package extproc
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,6 +78,24 @@ func (fakeTokens) ValidEnvd(id string, uid types.UID, token string) bool {
 	return token == "envd-"+id+"-"+string(uid)
 }
 
+func (fakeTokens) ValidPortCookie(id string, uid types.UID, port uint16, cookie string) bool {
+	return cookie == "cookie-"+id+"-"+string(uid)+"-"+strconv.Itoa(int(port))
+}
+
 func (fakeTokens) ValidTraffic(id string, uid types.UID, token string) bool {
 	return token == "token-"+id+"-"+string(uid)
+}
+
+// fakeHolds answers as told, after doing what it is told.
+type fakeHolds struct {
+	waited atomic.Int32
+	await  func(ctx context.Context, id, claim string) error
+}
+
+func (f *fakeHolds) Await(ctx context.Context, id, claim string) error {
+	f.waited.Add(1)
+	if f.await == nil {
+		return nil
+	}
+	return f.await(ctx, id, claim)
 }

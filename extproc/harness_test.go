@@ -107,20 +107,6 @@ func (f *fakeRoom) Open(*routecache.Route) bool {
 
 func (f *fakeRoom) Unsent(*routecache.Route) { f.opened.Add(-1) }
 
-// fakeHolds answers as told, after doing what it is told.
-type fakeHolds struct {
-	waited atomic.Int32
-	await  func(ctx context.Context, id, claim string) error
-}
-
-func (f *fakeHolds) Await(ctx context.Context, id, claim string) error {
-	f.waited.Add(1)
-	if f.await == nil {
-		return nil
-	}
-	return f.await(ctx, id, claim)
-}
-
 func withDefaultPool(o *Options) {
 	o.FirstRequestPool = types.NamespacedName{Namespace: "default", Name: "echo"}
 }
@@ -173,6 +159,7 @@ type answer struct {
 	port        float64
 	claim       string
 	path        string // rewritten path
+	cookie      string // the cookies that are left, "none" if the header is removed
 	status      int    // of an immediate answer
 	contentType string
 	retryAfter  string
@@ -255,10 +242,20 @@ func (s *fakeStream) answer(t testing.TB) *answer {
 	a.destination = f[MetadataDestination].GetStringValue()
 	a.port, a.claim, a.final = f[MetadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[MetadataFinal].GetBoolValue()
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
-		if h.Header.Key != ":path" {
-			t.Errorf("the answer sets %s; mutation_rules allow only :path", h.Header.Key)
+		switch h.Header.Key {
+		case ":path":
+			a.path = string(h.Header.RawValue)
+		case "cookie":
+			a.cookie = string(h.Header.RawValue)
+		default:
+			t.Errorf("the answer sets %s, which mutation_rules do not allow", h.Header.Key)
 		}
-		a.path = string(h.Header.RawValue)
+	}
+	for _, name := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders() {
+		if name != "cookie" {
+			t.Errorf("the answer removes %s, which mutation_rules do not allow", name)
+		}
+		a.cookie = "none"
 	}
 	im := r.GetImmediateResponse()
 	if im == nil {

@@ -20,6 +20,9 @@ type Headers struct {
 	Upgrade                   Field // left by Envoy if it passes it
 	UserAgent, Accept         Field
 	FetchMode, XMLHTTPRequest Field // Sec-Fetch-Mode, X-Requested-With
+	Origin, FetchSite         Field // FetchSite is Sec-Fetch-Site
+	// Cookie has a value only if a cookie of a port may be in it; all are counted.
+	Cookie Field
 }
 
 // ForwardedHeaders returns the headers that Envoy must forward to this server
@@ -30,12 +33,13 @@ func ForwardedHeaders() []string {
 		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
 		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-namespace", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
 		"upgrade", "user-agent", "accept", "sec-fetch-mode", "x-requested-with",
+		"origin", "sec-fetch-site", headerCookie,
 	}
 }
 
 // HeaderAPIKey carries the API key of a first request. Envoy's route must
 // remove it (request_headers_to_remove), since code in a sandbox must never see
-// a key; this server cannot, because mutation_rules allow it only :path.
+// a key; this server cannot, because mutation_rules do not allow it.
 const HeaderAPIKey = "x-sandbox-api-key"
 
 // field returns where the named header goes, nil for one that is not read.
@@ -75,6 +79,12 @@ func (h *Headers) field(name string) *Field {
 		return &h.FetchMode
 	case "x-requested-with":
 		return &h.XMLHTTPRequest
+	case "origin":
+		return &h.Origin
+	case "sec-fetch-site":
+		return &h.FetchSite
+	case headerCookie:
+		return &h.Cookie
 	}
 	return nil
 }

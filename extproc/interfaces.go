@@ -125,13 +125,15 @@ type Pools interface {
 	MayMake(namespace, name, id string) bool
 }
 
-// Tokens checks the traffic and envd tokens of sandboxes. Safe for concurrent use.
+// Tokens checks the traffic and envd tokens and the cookies of sandboxes. Safe for concurrent use.
 type Tokens interface {
 	// ValidTraffic compares the token with that of the sandbox with this ID and UID,
 	// in constant time.
 	ValidTraffic(id string, uid types.UID, token string) bool
 	// ValidEnvd does the same with the token that its sandboxd asks for.
 	ValidEnvd(id string, uid types.UID, token string) bool
+	// ValidPortCookie does the same with the cookie that opens one of its ports.
+	ValidPortCookie(id string, uid types.UID, port uint16, cookie string) bool
 }
 
 // Lease says whether this gateway may answer at all.

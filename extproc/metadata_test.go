@@ -35,7 +35,7 @@ func TestMetadataIsWhatStructpbSays(t *testing.T) {
 				DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{"sandlane": structpb.NewStructValue(inner)}},
 			}
 			got := &extprocv3.ProcessingResponse{}
-			if err := proto.Unmarshal(routeAnswer(r, target), got); err != nil {
+			if err := proto.Unmarshal(routeAnswer(r, target, &Headers{}), got); err != nil {
 				t.Fatalf("%s, %d: %v", addr, n, err)
 			}
 			answered := got.GetDynamicMetadata().GetFields()["sandlane"].GetStructValue().GetFields()["answered"]

@@ -78,6 +78,11 @@ func agrees(pairs []string, id, port string) error {
 		return fmt.Errorf("the path becomes %q", target.Path)
 	case h.APIKey.Count > 0 || h.Pool.Count > 0 || h.Env.Count > 0:
 		return fmt.Errorf("it names a key, a pool or an env")
+	case h.Cookie.Value != "":
+		return fmt.Errorf("it has a cookie of a port")
+	}
+	if at, _, _ := strings.Cut(h.Path.Value, "?"); at == LinkPath {
+		return fmt.Errorf("it is a link")
 	}
 	if target.Port == sandboxdPort {
 		if h.Upgrade.Count > 0 {
@@ -148,6 +153,9 @@ func (g *generator) request() []string {
 	if g.IntN(20) == 0 {
 		pairs = append(pairs, "upgrade", g.one("websocket", "tcp", "SPDY/3.1", ""))
 	}
+	if g.IntN(10) == 0 {
+		pairs = append(pairs, "cookie", g.dirty(g.one("a=b", "sandlane-port=x", "a=s; __Host-sandlane-port=x", "sandlane-sandlane-port", "sandlane", "")))
+	}
 	if g.IntN(40) == 0 {
 		pairs = append(pairs, g.one(":path", ":authority"), g.one("/", "localhost", ""))
 	}
@@ -190,7 +198,7 @@ func (g *generator) authority() string {
 
 func (g *generator) path() string {
 	if g.IntN(3) == 0 {
-		return g.one("/", "/a/b?c", "/files", "/health", "/process.Process/Start", "/a%20b")
+		return g.one("/", "/a/b?c", LinkPath, LinkPath+"?ticket=x", "/files", "/health", "/process.Process/Start", "/a%20b")
 	}
 	if g.IntN(20) == 0 {
 		return g.one("*", "", "x", "/sandboxes/hello/80/x", "/sandboxes/"+generated+"/49983/init")

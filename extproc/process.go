@@ -131,7 +131,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 		c.held, c.heldIn = r.ClaimID, pool.Namespace
 		return false, nil
 	}
-	if err := c.stream.SendMsg(routeAnswer(r, &c.target)); err != nil {
+	if err := c.stream.SendMsg(routeAnswer(r, &c.target, &c.headers)); err != nil {
 		s.o.Room.Unsent(r)
 		return false, &sendError{err}
 	}

@@ -52,7 +52,7 @@ var (
 	errPath       = &BadTargetError{"Invalid path"}
 	errMissingID  = &BadTargetError{"missing header: a sandbox port header comes with the sandbox ID header of the same name"}
 	errMissing    = &BadTargetError{"missing header: a sandbox ID header comes with the sandbox port header of the same name"}
-	errDuplicate  = &BadTargetError{"A routing header is sent more than once"}
+	errDuplicate  = &BadTargetError{"A header that may come once is sent more often"}
 	errDisagree   = &BadTargetError{"The X-Sandbox and E2b-Sandbox headers disagree"}
 	errPoolName   = &BadTargetError{"Invalid X-Sandbox-Pool. It is [namespace/]name"}
 	errEnvAndPool = &BadTargetError{"X-Sandbox-Env and X-Sandbox-Pool disagree: the pool is no member of the env"}
@@ -75,7 +75,7 @@ var (
 // refused in each form: were it ignored, the request would reach or make another sandbox
 // than it names.
 func ParseTarget(h *Headers) (Target, error) {
-	if h.Authority.Count > 1 || h.Path.Count > 1 {
+	if h.Authority.Count > 1 || h.Path.Count > 1 || h.Cookie.Value != "" && h.Cookie.Count > 1 {
 		return Target{}, errDuplicate
 	}
 	if h.Namespace.Count > 0 {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -12,6 +13,7 @@ import (
 	"github.com/sandlane/sandlane/egress"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/builds"
+	"github.com/sandlane/sandlane/gateway/links"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
@@ -65,6 +67,9 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		Sandboxes: s, Templates: templates, Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
 		Snapshots: kept.backend(),
 		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
+		Front: func(api http.Handler) http.Handler {
+			return &links.Handler{Use: g.tokens.useTicket, Next: api, Log: g.o.Log}
+		},
 	}
 	if built != nil {
 		o.Builds = built

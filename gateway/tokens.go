@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +61,16 @@ func (t *tokens) ValidTraffic(id string, uid types.UID, token string) bool {
 // ValidEnvd implements extproc.Tokens.
 func (t *tokens) ValidEnvd(id string, uid types.UID, token string) bool {
 	return t.known().ValidEnvd(id, uid, token)
+}
+
+// useTicket takes the ticket of a link for the cookie of a port, once.
+func (t *tokens) useTicket(ctx context.Context, id string, port uint16, ticket string) (cookie string, err error) {
+	return t.known().UseTicket(ctx, t.client, t.namespace, id, port, ticket, time.Now())
+}
+
+// ValidPortCookie implements extproc.Tokens.
+func (t *tokens) ValidPortCookie(id string, uid types.UID, port uint16, cookie string) bool {
+	return t.known().ValidCookie(credentials.Port{ID: id, UID: uid, Number: port}, cookie)
 }
 
 // Envd implements restapi.Tokens.

@@ -90,6 +90,7 @@ func (nothing) MayMakeOf(string, string, string) bool                        { r
 func (nothing) ReachOfEnv(string, string, string) v1alpha1.FirstRequestReach { return "" }
 func (nothing) MayMake(string, string, string) bool                          { return false }
 func (nothing) ValidEnvd(string, types.UID, string) bool                     { return false }
+func (nothing) ValidPortCookie(string, types.UID, uint16, string) bool       { return false }
 func (nothing) ValidTraffic(string, types.UID, string) bool                  { return false }
 func (nothing) Held() bool                                                   { return true }
 

@@ -29,6 +29,7 @@ var commands = []func() *cobra.Command{
 	newInitKeys,
 	newBundle,
 	newToken,
+	newOpen,
 	newGateway,
 	newController,
 	newEgress,

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +13,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/extproc"
 )
 
 func newToken() *cobra.Command {
@@ -86,4 +89,71 @@ func asksForTrafficToken(ctx context.Context, c client.Client, s *v1alpha1.Sandb
 		return false, fmt.Errorf("read pool %s: %w", s.Spec.Pool, err)
 	}
 	return err == nil && v1alpha1.ReachOf(&pool.Spec) == v1alpha1.ReachToken, nil
+}
+
+func newOpen() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "open ID PORT",
+		Example: `  sandlane open hello 8000
+  sandlane open hello 8000 --kubeconfig ~/.kube/config --domain sandboxes.example.com`,
+		Short: "Print a link that opens a port of a sandbox in a browser",
+		Long: `Print a link that opens a port of a sandbox in a browser, whatever token or key the
+port asks for. The link works once, within a minute; the browser that opens it keeps the
+port open until the sandbox ends. It takes the rights to read the cluster's token seed and
+to make Leases beside it. Browsers open ports with TLS or below localhost only.`,
+		Args: cobra.ExactArgs(2),
+	}
+	on := cmdflags.ForCluster(cmd)
+	domain := cmdflags.Domain(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkID(args[0]); err != nil {
+			return err
+		}
+		port, err := strconv.ParseUint(args[1], 10, 16)
+		if err != nil || port == 0 {
+			return fmt.Errorf("%q is no port: 1 to 65535", args[1])
+		}
+		c, err := on.Connect()
+		if err != nil {
+			return err
+		}
+		below, err := on.Sandboxes(*domain)
+		if err != nil {
+			return err
+		}
+		var s v1alpha1.Sandbox
+		if err := c.Get(cmd.Context(), client.ObjectKey{Name: args[0]}, &s); apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no sandbox %s", args[0])
+		} else if err != nil {
+			return fmt.Errorf("read sandbox %s: %w", args[0], err)
+		}
+		if s.Spec.End != nil || s.DeletionTimestamp != nil {
+			return fmt.Errorf("sandbox %s has ended", s.Name)
+		}
+		link, err := linksBelow(below, on.SystemNamespace)(cmd.Context(), c, &s, uint16(port))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
+		return err
+	}
+	return cmd
+}
+
+// linksBelow makes links that open a port of a sandbox once (credentials has their states).
+func linksBelow(below url.URL, systemNamespace string) func(ctx context.Context, api client.Client, s *v1alpha1.Sandbox, port uint16) (string, error) {
+	return func(ctx context.Context, api client.Client, s *v1alpha1.Sandbox, port uint16) (string, error) {
+		tokens, err := credentials.LoadTokens(ctx, api, systemNamespace)
+		if err != nil {
+			return "", err
+		}
+		ticket, err := tokens.IssueTicket(ctx, api, systemNamespace, credentials.Port{ID: s.Name, UID: s.UID, Number: port})
+		if err != nil {
+			return "", err
+		}
+		at := below
+		at.Host = fmt.Sprintf("%d-%s.%s", port, s.Name, below.Host)
+		at.Path, at.RawQuery = extproc.LinkPath, url.Values{"ticket": {ticket}}.Encode()
+		return at.String(), nil
+	}
 }

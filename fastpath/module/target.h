@@ -4,6 +4,9 @@
 #include "abi.h"
 #include <string.h>
 
+#define LINK_PATH "/.sandlane/" // a link below it is the gateway's own (LinkPath in extproc)
+#define PORT_COOKIE "sandlane-port" // a cookie that no sandbox sees (PortCookie in extproc)
+
 enum { SANDBOXD_PORT = 49983, MAX_ID = 57, GENERATED_ID = 21 };
 
 typedef struct {
@@ -14,6 +17,19 @@ typedef struct {
 
 static inline bool same(const char *s, size_t n, const char *word, size_t size) { return n == size && !memcmp(s, word, n); }
 #define IS(s, n, word) same(s, n, word, sizeof(word) - 1)
+
+static inline bool begins(text s, const char *word, size_t size) { return s.size >= size && !memcmp(s.data, word, size); }
+
+// has says whether s has the word in it.
+static inline bool has(text s, const char *word, size_t size) {
+  for (const char *at = s.data; s.size >= size; s.data = at + 1) {
+    at = memchr(s.data, word[0], s.size - size + 1);
+    if (!at) return false;
+    if (!memcmp(at, word, size)) return true;
+    s.size -= (size_t)(at + 1 - s.data);
+  }
+  return false;
+}
 
 static inline bool digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool alnum(char c) { return (c >= 'a' && c <= 'z') || digit(c); }
@@ -113,6 +129,7 @@ static inline bool plain_path(text path, int port) {
     unsigned char c = (unsigned char)path.data[i];
     if (c <= ' ' || c == 0x7f || c == '#') return false;
   }
+  if (begins(path, LINK_PATH, sizeof LINK_PATH - 1)) return false;
   if (port != SANDBOXD_PORT) return true;
   const char *query = memchr(path.data, '?', path.size);
   size_t n = query ? (size_t)(query - path.data) : path.size;
@@ -159,6 +176,9 @@ static inline bool parse_target(const header *headers, size_t count, target *t) 
       if (IS(name, n, "x-sandbox-id")) take(&x_id, h);
       else if (IS(name, n, "x-sandbox-port")) take(&x_port, h);
       else if (n > 10 && !memcmp(name, "x-sandbox-", 10)) return false; // names a key, a pool or an env
+      break;
+    case 'c':
+      if (IS(name, n, "cookie") && has((text){h->value, h->value_size}, PORT_COOKIE, sizeof PORT_COOKIE - 1)) return false;
       break;
     case 'u':
       if (IS(name, n, "upgrade")) upgrade = true;

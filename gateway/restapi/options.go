@@ -3,6 +3,7 @@ package restapi
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,6 +24,8 @@ type Options struct {
 	// Domain is where SDKs find <port>-<sandboxID> below, with its port, such as
 	// "localhost:8080". Required.
 	Domain string
+	// Front is asked before the API and answers what is not the API's; nil passes all on.
+	Front func(api http.Handler) http.Handler
 	// Registerer takes the metrics; nil keeps none.
 	Registerer prometheus.Registerer
 	// Log is slog.Default() if nil. It gets the audit lines too.
@@ -46,6 +49,9 @@ func (o *Options) complete() error {
 	}
 	if o.Domain == "" {
 		return errors.New("REST API: Domain is required")
+	}
+	if o.Front == nil {
+		o.Front = func(api http.Handler) http.Handler { return api }
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -82,7 +82,7 @@ func NewServer(o Options) (*Server, error) {
 }
 
 // Handler is the API without a listener.
-func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
+func (s *Server) Handler() http.Handler { return s.o.Front(http.HandlerFunc(s.serveHTTP)) }
 
 var defaultTimeouts = httpserver.Timeouts{
 	Header: 5 * time.Second,

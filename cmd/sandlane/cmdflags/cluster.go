@@ -3,6 +3,8 @@ package cmdflags
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -98,6 +100,37 @@ func (c *Cluster) Reader() (explain.Reader, error) {
 	}
 	find, err := c.Processes(cfg)
 	return explain.Reader{API: api, SystemNamespace: c.SystemNamespace, Processes: find}, err
+}
+
+// Domain adds --domain to a command of a cluster: see Sandboxes.
+func Domain(cmd *cobra.Command) *string {
+	return cmd.Flags().String("domain", "", "domain, with its port, below which the gateways have sandboxes with TLS, as <port>-<ID>.<domain> (default that of \"sandlane up\")")
+}
+
+// Sandboxes returns the URL below whose host sandboxes are, as <port>-<ID>.<host>: that of a
+// domain, else that of `up`.
+func (c *Cluster) Sandboxes(domain string) (url.URL, error) {
+	switch {
+	case domain != "":
+		return url.URL{Scheme: "https", Host: domain}, nil
+	case c.kubeconfig != "":
+		return url.URL{}, errors.New("--kubeconfig needs --domain: below which domain are the sandboxes?")
+	}
+	dir, err := StateDir(c.state)
+	if err != nil {
+		return url.URL{}, err
+	}
+	return SandboxesOfUp(dir)
+}
+
+// SandboxesOfUp is Sandboxes for the `up` with a state folder.
+func SandboxesOfUp(stateDir string) (url.URL, error) {
+	up, err := local.ReadUpFile(stateDir)
+	if err != nil {
+		return url.URL{}, err
+	}
+	scheme, _, _ := strings.Cut(up.GatewayURL, "://")
+	return url.URL{Scheme: scheme, Host: up.Domain}, nil
 }
 
 // find returns the path of the kubeconfig.
