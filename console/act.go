@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,10 +28,12 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// act ends, pauses or resumes a sandbox: the one whose UID the page showed.
+// act ends, pauses or resumes a sandbox, or opens a port of it: of the one whose UID the page
+// showed.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		UID types.UID `json:"uid"`
+		UID  types.UID `json:"uid"`
+		Port uint16    `json:"port"` // to open
 	}
 	if !idPattern.MatchString(r.PathValue("id")) {
 		http.Error(w, notAnID, http.StatusBadRequest)
@@ -42,7 +45,14 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	action := map[string]func(context.Context, *v1alpha1.Sandbox) error{"end": s.end, "pause": s.pause, "resume": s.resume}[r.PathValue("action")]
+	link := ""
+	action := map[string]func(context.Context, *v1alpha1.Sandbox) error{
+		"end": s.end, "pause": s.pause, "resume": s.resume,
+		"open": func(ctx context.Context, live *v1alpha1.Sandbox) (err error) {
+			link, err = s.open(ctx, live, body.Port)
+			return err
+		},
+	}[r.PathValue("action")]
 	if action == nil {
 		http.NotFound(w, r)
 		return
@@ -71,7 +81,24 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
+	if link != "" {
+		writeJSON(w, map[string]string{"link": link})
+		return
+	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// open returns a link that opens a port once.
+func (s *Server) open(ctx context.Context, live *v1alpha1.Sandbox, port uint16) (string, error) {
+	switch {
+	case s.o.Link == nil:
+		return "", refusal("where are the sandboxes? Start the console with --domain")
+	case live.Spec.End != nil || live.DeletionTimestamp != nil:
+		return "", refusal("the sandbox has ended")
+	case port == 0 || port == v1alpha1.SandboxdPort:
+		return "", refusal("a port is 1 to 65535, and not sandboxd's (49983)")
+	}
+	return s.o.Link(ctx, s.api, live, port)
 }
 
 func (s *Server) end(ctx context.Context, live *v1alpha1.Sandbox) error {
@@ -156,16 +183,28 @@ func (s *Server) patch(ctx context.Context, live *v1alpha1.Sandbox, p writes.Pat
 	return nil
 }
 
-// askRights asks the API server whether the user may change sandboxes, on which end, pause
-// and resume depend. Each of them is judged once more when it is written.
-func (s *Server) askRights(ctx context.Context) (mayPatch bool, err error) {
+// rights are what the page offers. Each action is judged once more when it is done.
+type rights struct {
+	patch bool // sandboxes: to end, pause and resume them
+	open  bool // to open their ports: to read the seed of tokens, and to make Leases beside it
+}
+
+// askRights asks the API server what the user may do.
+func (s *Server) askRights(ctx context.Context) (r rights, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "sandboxes", Verb: "patch"},
-	}}
-	if err := s.api.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask for the rights: %w", err)
+	may := func(of authorizationv1.ResourceAttributes) bool {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &of}}
+		err = errors.Join(err, s.api.Create(ctx, review))
+		return review.Status.Allowed
 	}
-	return review.Status.Allowed, nil
+	r.patch = may(authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "sandboxes", Verb: "patch"})
+	if s.o.Link != nil {
+		r.open = may(authorizationv1.ResourceAttributes{Namespace: s.o.SystemNamespace, Resource: "secrets", Name: "token-seed", Verb: "get"}) &&
+			may(authorizationv1.ResourceAttributes{Namespace: s.o.SystemNamespace, Group: coordinationv1.GroupName, Resource: "leases", Verb: "create"})
+	}
+	if err != nil {
+		return rights{}, fmt.Errorf("ask for the rights: %w", err)
+	}
+	return r, nil
 }

@@ -1,18 +1,21 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -56,7 +59,10 @@ func TestAct(t *testing.T) {
 		"resume without a pod": {"resume", "u", func(s *v1alpha1.Sandbox) {
 			s.Spec.Paused, s.Spec.Binding, s.Spec.Restore = true, nil, &v1alpha1.Restore{Checkpoint: "c"}
 		}, http.StatusConflict, ""},
-		"unknown": {"delete", "u", func(*v1alpha1.Sandbox) {}, http.StatusNotFound, ""},
+		"open":                   {"open", "u", func(*v1alpha1.Sandbox) {}, http.StatusOK, ""},
+		"open of another":        {"open", "x", func(*v1alpha1.Sandbox) {}, http.StatusConflict, ""},
+		"open of what has ended": {"open", "u", func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, http.StatusConflict, ""},
+		"unknown":                {"delete", "u", func(*v1alpha1.Sandbox) {}, http.StatusNotFound, ""},
 	} {
 		s := &v1alpha1.Sandbox{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Sandbox"},
@@ -73,12 +79,17 @@ func TestAct(t *testing.T) {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}},
 		}
 		var written []string
-		server, err := New(Options{Config: &rest.Config{Host: playedAPI(t, s, pod, &written)}, Log: slog.New(slog.DiscardHandler)})
+		opened := 0
+		link := func(_ context.Context, _ client.Client, s *v1alpha1.Sandbox, port uint16) (string, error) {
+			opened++
+			return "http://8000-" + s.Name + ".localhost/" + string(s.UID) + strconv.Itoa(int(port)), nil
+		}
+		server, err := New(Options{Config: &rest.Config{Host: playedAPI(t, s, pod, &written)}, Link: link, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		server.run = func() {}
-		r := httptest.NewRequest(http.MethodPost, "/api/sandboxes/hello/"+tc.action, strings.NewReader(`{"uid":"`+tc.uid+`"}`))
+		r := httptest.NewRequest(http.MethodPost, "/api/sandboxes/hello/"+tc.action, strings.NewReader(`{"uid":"`+tc.uid+`","port":8000}`))
 		r.Host = "127.0.0.1:1"
 		r.Header.Set("Authorization", "Bearer "+server.token)
 		w := httptest.NewRecorder()
@@ -86,6 +97,9 @@ func TestAct(t *testing.T) {
 		all := strings.Join(written, "\n")
 		if w.Code != tc.code || !strings.Contains(all, tc.write) || (tc.write == "") != (all == "") {
 			t.Errorf("%s: %d %s, written %s", name, w.Code, w.Body, all)
+		}
+		if has := strings.Contains(w.Body.String(), "http://8000-hello.localhost/u8000"); has != (tc.code == http.StatusOK) || opened > 0 != has {
+			t.Errorf("%s: %d links, %s", name, opened, w.Body)
 		}
 		if all != "" && !strings.Contains(all, `{"op":"test","path":"/metadata/uid","value":"u"}`) {
 			t.Errorf("%s: written without a test of the UID: %s", name, all)

@@ -1,6 +1,6 @@
-// Package console is `sandlane console`: a page on loopback that shows an installation and
-// ends, pauses and resumes sandboxes. It acts with the user's own kubeconfig, so that
-// Kubernetes' rights decide, and nothing of it is in the cluster. [New] makes a [Server];
+// Package console is `sandlane console`: a page on loopback that shows an installation, ends,
+// pauses and resumes sandboxes, and opens their ports. It acts with the user's own kubeconfig, so
+// that Kubernetes' rights decide, and nothing of it is in the cluster. [New] makes a [Server];
 // [Server.Serve] serves it on a listener. cmd/sandlane is its only caller; `sandlane up`
 // serves it too.
 //

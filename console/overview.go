@@ -32,8 +32,9 @@ type overview struct {
 	// the last minute.
 	Waiting int `json:"waiting"`
 	Recent  int `json:"recent"`
-	// MayPatch: the user may end, pause and resume sandboxes.
+	// MayPatch: the user may end, pause and resume sandboxes; MayOpen: open their ports.
 	MayPatch bool `json:"mayPatch"`
+	MayOpen  bool `json:"mayOpen"`
 }
 
 func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
@@ -65,7 +66,7 @@ func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
 	}
 	o.Findings = explain.Check(in)
 	s.mu.Lock()
-	o.MayPatch = s.mayPatch
+	o.MayPatch, o.MayOpen = s.may.patch, s.may.open
 	s.mu.Unlock()
 	writeJSON(w, o)
 }

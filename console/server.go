@@ -26,7 +26,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// Options of a Server; all but Log must be set.
+// Options of a Server; all but Link and Log must be set.
 type Options struct {
 	// Config is the user's.
 	Config *rest.Config
@@ -34,6 +34,8 @@ type Options struct {
 	SystemNamespace string
 	// Processes finds gateways and controllers.
 	Processes processes.Finder
+	// Link makes a link that opens a port of a sandbox once; nil: the console opens none.
+	Link func(ctx context.Context, api client.Client, s *v1alpha1.Sandbox, port uint16) (string, error)
 	// Log gets what the server cannot show on the page; default slog.Default().
 	Log *slog.Logger
 }
@@ -54,7 +56,7 @@ type Server struct {
 	mu       sync.Mutex
 	gateways map[string]processes.Metrics // as asked last; nil while no page is open
 	unread   string                       // why the processes could not be listed
-	mayPatch bool                         // the user may end, pause and resume sandboxes
+	may      rights
 }
 
 // New makes a server. It connects to nothing.
@@ -181,6 +183,6 @@ func (s *Server) ask(ctx context.Context) {
 		s.unread = err.Error()
 	}
 	if notAsked == nil {
-		s.mayPatch = may
+		s.may = may
 	}
 }

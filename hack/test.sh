@@ -171,7 +171,7 @@ older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0
 heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
 # What fails where processors are busy with other tests (ROADMAP, known faults): make storm runs it.
 alone='TestOneNamespaceTakesNoOthersStreams'
-faults='TestFiveFaultsOfAStack'
+faults='TestFiveFaultsOfAStack|TestPrivatePort'
 
 if wants unit; then
 	beside vet

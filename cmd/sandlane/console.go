@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 	"github.com/sandlane/sandlane/cmd/sandlane/daemon"
 	"github.com/sandlane/sandlane/console"
@@ -22,12 +24,13 @@ func newConsole() *cobra.Command {
   sandlane console --kubeconfig ~/.kube/config --listen 127.0.0.1:8088`,
 		Short: "Show pools, sandboxes and gateways on a page on this machine",
 		Long: `Show pools, sandboxes, gateways, envs, snapshots and Events on a page on this
-machine, live; end, pause and resume sandboxes. It acts with the kubeconfig's rights,
-and nothing of it is in the cluster. Open the printed address, which has the token of
-this run. ` + "`sandlane up`" + ` serves it too, and prints its address.`,
+machine, live; end, pause and resume sandboxes, and open their ports. It acts with the
+kubeconfig's rights, and nothing of it is in the cluster. Open the printed address, which
+has the token of this run. ` + "`sandlane up`" + ` serves it too, and prints its address.`,
 		Args: cobra.NoArgs,
 	}
 	on := cmdflags.ForCluster(cmd)
+	domain := cmdflags.Domain(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "address on loopback; port 0 is any free one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := on.Config()
@@ -44,7 +47,11 @@ this run. ` + "`sandlane up`" + ` serves it too, and prints its address.`,
 			return err
 		}
 		defer l.Close()
-		server, err := console.New(console.Options{Config: cfg, SystemNamespace: on.SystemNamespace, Processes: find})
+		o := console.Options{Config: cfg, SystemNamespace: on.SystemNamespace, Processes: find}
+		if below, err := on.Sandboxes(*domain); err == nil { // else it opens no ports, and says so
+			o.Link = linksBelow(below, on.SystemNamespace)
+		}
+		server, err := console.New(o)
 		if err != nil {
 			return err
 		}
@@ -63,7 +70,14 @@ func consoleOf(stateDir string) func(context.Context, *rest.Config) (string, err
 		if err != nil {
 			return "", err
 		}
-		server, err := console.New(console.Options{Config: cfg, SystemNamespace: gateway.DefaultSystemNamespace, Processes: local.Processes(stateDir)})
+		link := func(ctx context.Context, api client.Client, s *v1alpha1.Sandbox, port uint16) (string, error) {
+			below, err := cmdflags.SandboxesOfUp(stateDir) // which `up` knows once all runs
+			if err != nil {
+				return "", err
+			}
+			return linksBelow(below, gateway.DefaultSystemNamespace)(ctx, api, s, port)
+		}
+		server, err := console.New(console.Options{Config: cfg, SystemNamespace: gateway.DefaultSystemNamespace, Processes: local.Processes(stateDir), Link: link})
 		if err != nil {
 			return "", err
 		}

@@ -12,7 +12,7 @@ if (location.hash.length > 1) {
 }
 const token = sessionStorage.getItem("token") || "";
 
-const view = { tab: "overview", offset: 0, search: "", total: 0, shown: 0, mayPatch: false };
+const view = { tab: "overview", offset: 0, search: "", total: 0, shown: 0, mayPatch: false, mayOpen: false };
 const samples = [];
 let opened = null; // the sandbox that the dialog shows
 
@@ -44,7 +44,7 @@ async function refresh() {
     const o = await (await ask("api/overview")).json();
     banner(o.away ? `The API server does not answer since ${new Date(o.away).toLocaleTimeString()}: what is shown is as of then. (${o.awayWhy})`
       : o.reading ? "Reading " + o.reading.join(", ") + " …" : "");
-    view.mayPatch = o.mayPatch;
+    Object.assign(view, { mayPatch: o.mayPatch, mayOpen: o.mayOpen });
     sample(o);
     if (view.tab === "overview") showOverview(o);
     else await showTable();
@@ -189,17 +189,22 @@ async function read() {
 }
 
 function buttons() {
-  const can = { end: true, pause: !opened?.paused, resume: !!opened?.paused };
+  const can = { end: true, pause: !opened?.paused, resume: !!opened?.paused, open: true };
   for (const b of document.querySelectorAll("[data-action]")) {
-    b.disabled = !view.mayPatch || !opened || opened.over || !can[b.dataset.action];
-    b.title = view.mayPatch ? "" : "your rights do not allow to change sandboxes";
+    const opens = b.dataset.action === "open", may = opens ? view.mayOpen : view.mayPatch;
+    b.disabled = !may || !opened || opened.over || !can[b.dataset.action];
+    b.title = may ? "" : opens ? "your rights do not allow to open ports, or the console does not know the domain" : "your rights do not allow to change sandboxes";
   }
 }
 
 // Each action is asked for once more, with what it does.
-const does = { end: "its files and processes are lost", pause: "its processes stop and requests wait or are refused", resume: "its processes run again" };
+const does = {
+  end: "its files and processes are lost", pause: "its processes stop and requests wait or are refused", resume: "its processes run again",
+  open: "whoever has the link first, within a minute, uses that port until the sandbox ends",
+};
 function askFirst(action) {
-  $("sure").querySelector("strong").textContent = `${action} ${opened.id}? ${does[action]}.`;
+  const what = action === "open" ? `open port ${$("port").value} of` : action;
+  $("sure").querySelector("strong").textContent = `${what} ${opened.id}? ${does[action]}.`;
   $("yes").textContent = `Yes, ${action} it`;
   $("yes").dataset.does = action;
   $("sure").hidden = false;
@@ -211,8 +216,15 @@ async function act(action) {
   $("sure").hidden = true;
   $("outcome").textContent = action + " …";
   try {
-    await ask(`api/sandboxes/${encodeURIComponent(of.id)}/${action}`, { method: "POST", body: JSON.stringify({ uid: of.uid }) });
+    const answer = await ask(`api/sandboxes/${encodeURIComponent(of.id)}/${action}`, { method: "POST", body: JSON.stringify({ uid: of.uid, port: Number($("port").value) }) });
+    const link = answer.status === 200 ? (await answer.json()).link : "";
     if (of === opened) $("outcome").textContent = action + ": done";
+    if (of === opened && link) {
+      const a = element("a", "open it once, within a minute");
+      Object.assign(a, { href: link, target: "_blank", rel: "noopener noreferrer" });
+      $("outcome").append(a);
+      a.focus();
+    }
   } catch (error) {
     if (of === opened) $("outcome").textContent = action + ": " + error.message;
   }

@@ -71,6 +71,7 @@ func open(t *testing.T, url string) *browser {
 		t.Skip(err, "(the console's page is NOT tested)")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(bin), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("host-resolver-rules", "MAP *."+portDomain+" 127.0.0.1"), chromedp.Flag("ignore-certificate-errors", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
 		chromedp.WindowSize(1200, 800), chromedp.WSURLReadTimeout(patience))
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
