@@ -32,7 +32,7 @@ func GoFlags() string { return strings.TrimSpace(goFlags) }
 var requirement = regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v\d+\.\d+\.\d+)(?:\s*//.*)?$`)
 
 // Version returns the version of Kubernetes that the module builds, such as
-// v1.36.3; empty if the module does not say.
+// v1.37.2; empty if the module does not say.
 func Version() string {
 	m := requirement.FindSubmatch(Mod)
 	if m == nil {
