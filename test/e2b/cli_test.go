@@ -49,7 +49,7 @@ func TestCLI(t *testing.T) {
 		{args: "sandbox list", want: `{id}`},
 		{args: "sandbox info {id}", want: `(?s)Sandbox ID: {id}.*State: running`},
 		{args: "sandbox info --format json {id}", want: `"sandboxId": "{id}"`},
-		{args: "sandbox exec {id} echo out; echo err >&2; exit 3", code: 3, want: `(?s)out.*err`},
+		{args: "sandbox exec {id} echo out; echo err >&2; exit 3", code: 3, want: `(?s)out.*err|err.*out`},
 		{args: "sandbox exec {id} tr a-z A-Z", input: "typed", want: `TYPED`},
 		{args: "sandbox exec -u root -c /usr -e V=1 {id} id -un; pwd; echo $V", want: `root\s+/usr\s+1`},
 		{args: "sandbox logs {id}", want: `INFO.*process.*sandboxd .* listens on`},
