@@ -49,8 +49,6 @@ const (
 
 	// ticketLife is how long a ticket is valid.
 	ticketLife = time.Minute
-
-	sandboxdPort = 49983
 )
 
 // Errors of links.
@@ -75,7 +73,7 @@ func (p Port) message() string {
 
 // IssueTicket makes a ticket for a port, with its Lease in the system's namespace.
 func (t *Tokens) IssueTicket(ctx context.Context, c client.Client, namespace string, p Port) (string, error) {
-	if p.Number == sandboxdPort {
+	if p.Number == v1alpha1.SandboxdPort {
 		return "", ErrSandboxdPort
 	}
 	name := strings.ToLower(rand.Text())
@@ -104,7 +102,7 @@ func (t *Tokens) UseTicket(ctx context.Context, c client.Client, namespace, id s
 	}
 	name, end, p := parts[0], parts[1], Port{id, types.UID(parts[2]), port}
 	seconds, err := strconv.ParseInt(end, 10, 64)
-	if err != nil || !hmac.Equal([]byte(t.ticketCode(p, name, end)), []byte(parts[3])) || !now.Before(time.Unix(seconds, 0)) || port == sandboxdPort {
+	if err != nil || !hmac.Equal([]byte(t.ticketCode(p, name, end)), []byte(parts[3])) || !now.Before(time.Unix(seconds, 0)) || port == v1alpha1.SandboxdPort {
 		return "", ErrLink
 	}
 	err = c.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leasePrefix + name}})
@@ -122,5 +120,5 @@ func (t *Tokens) cookie(p Port) string { return t.derive(cookiePrefix + p.messag
 // ValidCookie compares a cookie with the port's, in constant time. None is valid for sandboxd's
 // port, nor without a UID.
 func (t *Tokens) ValidCookie(p Port, cookie string) bool {
-	return p.UID != "" && p.Number != sandboxdPort && hmac.Equal([]byte(t.cookie(p)), []byte(cookie))
+	return p.UID != "" && p.Number != v1alpha1.SandboxdPort && hmac.Equal([]byte(t.cookie(p)), []byte(cookie))
 }

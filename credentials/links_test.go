@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // leases is an API server with Leases alone.
@@ -107,12 +109,12 @@ func TestTicket(t *testing.T) {
 // A cookie is valid for its own port of its own sandbox, and nothing is for sandboxd's.
 func TestCookie(t *testing.T) {
 	tokens, port := tokensOf(t, 1), Port{"web-1", "u1", 3000}
-	for _, p := range []Port{port, {"web-2", "u1", 3000}, {"web-1", "u2", 3000}, {"web-1", "u1", 3001}, {"web-1", "", 3000}, {"web-1", "u1", sandboxdPort}} {
+	for _, p := range []Port{port, {"web-2", "u1", 3000}, {"web-1", "u2", 3000}, {"web-1", "u1", 3001}, {"web-1", "", 3000}, {"web-1", "u1", v1alpha1.SandboxdPort}} {
 		if got := tokens.ValidCookie(p, tokens.cookie(port)); got != (p == port) {
 			t.Errorf("for %v: %v", p, got)
 		}
 	}
-	for _, p := range []Port{{"web-1", "", 3000}, {"web-1", "u1", sandboxdPort}} {
+	for _, p := range []Port{{"web-1", "", 3000}, {"web-1", "u1", v1alpha1.SandboxdPort}} {
 		if tokens.ValidCookie(p, tokens.cookie(p)) {
 			t.Errorf("there is a cookie for %v", p)
 		}
@@ -121,13 +123,13 @@ func TestCookie(t *testing.T) {
 		t.Error("something else is a cookie")
 	}
 	api := &leases{there: map[string]bool{}}
-	agent := Port{"web-1", "u1", sandboxdPort}
+	agent := Port{"web-1", "u1", v1alpha1.SandboxdPort}
 	if _, err := tokens.IssueTicket(t.Context(), api, "system", agent); !errors.Is(err, ErrSandboxdPort) || len(api.there) > 0 {
 		t.Errorf("a link to sandboxd's port: %v", err)
 	}
 	signed := strings.Join([]string{"name", "1000060", "u1", tokens.ticketCode(agent, "name", "1000060")}, ".")
 	api.there["system/link-name"] = true
-	if _, err := tokens.UseTicket(t.Context(), api, "system", "web-1", sandboxdPort, signed, time.Unix(1_000_000, 0)); !errors.Is(err, ErrLink) {
+	if _, err := tokens.UseTicket(t.Context(), api, "system", "web-1", v1alpha1.SandboxdPort, signed, time.Unix(1_000_000, 0)); !errors.Is(err, ErrLink) {
 		t.Errorf("a ticket for sandboxd's port: %v", err)
 	}
 }

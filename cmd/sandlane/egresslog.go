@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -58,6 +59,9 @@ the egress processes' logs, where each record is a line of JSON.`,
 			}
 		}
 		records := slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b record.Record) int { return a.Time.Compare(b.Time) })
+		if err := errors.Join(errs...); len(records) == 0 && err != nil {
+			return errors.New("no record was found, and not every log could be read")
+		}
 		if len(records) == 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "there is no record of sandbox %s\n", args[0])
 			return nil

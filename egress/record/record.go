@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -120,9 +121,14 @@ func Of(log []byte, sandbox string) []Record {
 	return found
 }
 
-// String is a line for people.
+// String is a line for people. A sandbox chose the bytes of the host: none of them may
+// reach a terminal as a command.
 func (r Record) String() string {
-	text := fmt.Sprintf("%s\t%s:%d\t%s", r.Time.Local().Format(time.DateTime), r.Host, r.Port, r.Verdict)
+	host := r.Host
+	if quoted := strconv.QuoteToASCII(host); quoted != `"`+host+`"` {
+		host = quoted
+	}
+	text := fmt.Sprintf("%s\t%s:%d\t%s", r.Time.Local().Format(time.DateTime), host, r.Port, r.Verdict)
 	if r.Port == 53 {
 		return text + "\t\t\t\t"
 	}

@@ -72,3 +72,12 @@ func TestLostRecords(t *testing.T) {
 		t.Errorf("%d lost, %v", lost, err)
 	}
 }
+
+// What a sandbox writes as a host reaches a terminal as text alone.
+func TestHostIsNoCommand(t *testing.T) {
+	for host, want := range map[string]string{"api.example": "\tapi.example:80\t", "a\x1b[2J\tb": "\t\"a\\x1b[2J\\tb\":80\t"} {
+		if got := (Record{Host: host, Port: 80}).String(); !strings.Contains(got, want) {
+			t.Errorf("%q is shown as %q, want %q in it", host, got, want)
+		}
+	}
+}

@@ -12,13 +12,18 @@ import (
 // get none.
 const logPage = 100
 
+// build returns a build of the caller's.
+func (s *Server) build(r *http.Request, templateID, buildID string) (Build, error) {
+	builds, err := s.builds()
+	if err != nil {
+		return Build{}, err
+	}
+	return builds.Get(r.Context(), callOf(r).owner, templateID, buildID)
+}
+
 // GetTemplateBuildStatus is GET /templates/{templateID}/builds/{buildID}/status.
 func (s *Server) GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, templateID, buildID string, params api.GetTemplateBuildStatusParams) {
-	builds, err := s.builds()
-	var build Build
-	if err == nil {
-		build, err = builds.Get(r.Context(), callOf(r).owner, templateID, buildID)
-	}
+	build, err := s.build(r, templateID, buildID)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -46,11 +51,7 @@ func (s *Server) GetTemplateBuildStatus(w http.ResponseWriter, r *http.Request, 
 
 // GetTemplateBuildLogs is GET /templates/{templateID}/builds/{buildID}/logs.
 func (s *Server) GetTemplateBuildLogs(w http.ResponseWriter, r *http.Request, templateID, buildID string, params api.GetTemplateBuildLogsParams) {
-	builds, err := s.builds()
-	var build Build
-	if err == nil {
-		build, err = builds.Get(r.Context(), callOf(r).owner, templateID, buildID)
-	}
+	build, err := s.build(r, templateID, buildID)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -111,13 +111,17 @@ func Present(o Options, names ...string) (map[string]string, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	return o.present(names), nil
+}
+
+func (o *Options) present(names []string) map[string]string {
 	found := make(map[string]string, len(names))
 	for _, name := range names {
 		if path := o.lookup(name); path != "" {
 			found[name] = path
 		}
 	}
-	return found, nil
+	return found
 }
 
 // Find returns the path of each named program, and builds what is not there; names must be
@@ -126,10 +130,7 @@ func Find(ctx context.Context, o Options, names ...string) (map[string]string, e
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	found, err := Present(o, names...)
-	if err != nil {
-		return nil, err
-	}
+	found := o.present(names)
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name] != "" })
 	if len(missing) == 0 {
 		return found, nil

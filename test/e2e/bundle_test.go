@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -90,9 +91,11 @@ func TestUpBuildsTheRestMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	home, state, before := t.TempDir(), stateDir(t), machine(t)
-	real, err := filepath.Glob(filepath.Join(cache, "sandlane", "kube", "v*", "kube-controller-manager"))
-	if err != nil || len(real) == 0 {
-		t.Fatalf("no programs of Kubernetes in %s: %v", cache, err)
+	// The cache may have programs of other versions, too.
+	code, out := attempt(t, []string{"HOME=" + os.Getenv("HOME"), "XDG_CACHE_HOME=" + cache, "PATH=" + os.Getenv("PATH")}, nil, "prepare")
+	said := regexp.MustCompile(`KUBEBUILDER_ASSETS='?([^'\s]+)`).FindStringSubmatch(out)
+	if code != 0 || said == nil {
+		t.Fatalf("sandlane prepare: %d\n%s", code, out)
 	}
 	gate, tools := filepath.Join(home, "go-on"), t.TempDir()
 	goTool := `#!/bin/sh
@@ -110,12 +113,12 @@ cp "$REAL_PROGRAMS/${last##*/}" "$2"
 	if err := os.MkdirAll(ours, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, shared := range []string{"envoy", "images", "crds"} {
-		if err := os.Symlink(filepath.Join(cache, "sandlane", shared), filepath.Join(ours, shared)); err != nil {
+	for _, name := range []string{"envoy", "images", "crds"} {
+		if err := os.Symlink(filepath.Join(cache, "sandlane", name), filepath.Join(ours, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kube := filepath.Dir(real[len(real)-1])
+	kube := said[1]
 	if err := os.MkdirAll(filepath.Join(ours, "kube", filepath.Base(kube)), 0o755); err != nil {
 		t.Fatal(err)
 	}
