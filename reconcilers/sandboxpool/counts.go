@@ -78,7 +78,7 @@ func countPods(pods []openPod, settled map[string]int, hash string, pool *v1alph
 	// What serves no sandbox yet goes first, then the longest idle.
 	sortSpare(c.spare, hash)
 	for _, pod := range c.spare {
-		if isOrdered(pod, now) {
+		if isOrdered(pod, now) && !draining(pool) {
 			if c.ordered == nil {
 				c.ordered = map[*corev1.Pod]bool{}
 			}

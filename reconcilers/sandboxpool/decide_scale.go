@@ -1,6 +1,10 @@
 package sandboxpool
 
-import "github.com/sandlane/sandlane/api/v1alpha1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
+)
 
 // How many pods:
 //
@@ -42,10 +46,16 @@ func limitsOf(pool *v1alpha1.SandboxPool, t troubles, a asked) limits {
 	if t.refused != nil {
 		l.window = t.refused.window
 	}
-	if _, draining := pool.Annotations[v1alpha1.AnnotationDraining]; draining {
-		l.waiting = 0 // no claim goes there any more
+	if draining(pool) {
+		l.waiting, l.unknown = 0, false
 	}
 	return l
+}
+
+// draining reports whether the pool's env has it no more. No claim goes there, so nothing is
+// kept for those that wait.
+func draining(pool *v1alpha1.SandboxPool) bool {
+	return pool != nil && metav1.HasAnnotation(pool.ObjectMeta, v1alpha1.AnnotationDraining)
 }
 
 // wanted is the number of unclaimed pods to have: the replicas are the stock that is

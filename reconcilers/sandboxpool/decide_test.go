@@ -63,7 +63,7 @@ func unready(v *view) {
 	v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 }
 func deleting(v *view) { at := metav1.NewTime(now); v.pod.DeletionTimestamp = &at }
-func draining(v *view) { v.drain = true }
+func poolDeleted(v *view) { v.drain = true }
 func noSandbox(v *view) {
 	v.sandbox = nil
 }
@@ -136,14 +136,14 @@ func TestDecide(t *testing.T) {
 		{name: "deleted, no sandbox", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox), recheck: fencePoll},
 		{name: "deleted, no sandbox, fenced", view: claimedPod(v1alpha1.PodRunning, deleting, noSandbox, func(v *view) { v.fenced = true }), want: stepForget},
 		{name: "deleted, sandbox of another claim", view: claimedPod(v1alpha1.PodRunning, deleting, endOnRecord, func(v *view) { v.sandbox.Spec.Binding.ClaimID = "d" }), recheck: fencePoll},
-		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, draining), want: stepDelete, reason: "PoolDeleted"},
-		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, draining), want: stepDelete, reason: "PoolDeleted"},
-		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, draining), want: stepEnd},
-		{name: "drained, restoring", view: claimedPod(v1alpha1.PodRunning, draining, restoring), want: stepHibernate},
-		{name: "drained, restoring, ended", view: claimedPod(v1alpha1.PodRunning, draining, restoring, end)},
-		{name: "drained, saving", view: claimedPod(v1alpha1.PodRunning, draining, func(v *view) { v.sandbox.Spec.Paused, v.sandbox.Spec.PauseMode = true, v1alpha1.PauseHibernate }), want: stepEnd},
-		{name: "drained, ended", view: claimedPod(v1alpha1.PodRunning, draining, end)},
-		{name: "drained, no sandbox", view: claimedPod(v1alpha1.PodRunning, draining, noSandbox)},
+		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, poolDeleted), want: stepDelete, reason: "PoolDeleted"},
+		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, poolDeleted), want: stepDelete, reason: "PoolDeleted"},
+		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, poolDeleted), want: stepEnd},
+		{name: "drained, restoring", view: claimedPod(v1alpha1.PodRunning, poolDeleted, restoring), want: stepHibernate},
+		{name: "drained, restoring, ended", view: claimedPod(v1alpha1.PodRunning, poolDeleted, restoring, end)},
+		{name: "drained, saving", view: claimedPod(v1alpha1.PodRunning, poolDeleted, func(v *view) { v.sandbox.Spec.Paused, v.sandbox.Spec.PauseMode = true, v1alpha1.PauseHibernate }), want: stepEnd},
+		{name: "drained, ended", view: claimedPod(v1alpha1.PodRunning, poolDeleted, end)},
+		{name: "drained, no sandbox", view: claimedPod(v1alpha1.PodRunning, poolDeleted, noSandbox)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := decide(tt.view, now)

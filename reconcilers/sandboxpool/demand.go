@@ -19,7 +19,8 @@ import (
 // delays a claim that waits. A sandbox counts until its claim is seen on a pod (claims),
 // so that W of them on an empty pool make W pods and the replicas, although each claim
 // empties a place. A pod that was ordered (annotation sandlane.dev/ordered) stays until
-// it is Ready and then idle for a minute, also when its sandbox has left; without
+// it is Ready and then idle for a minute, also when its sandbox has left, but not in a pool
+// that drains, where no claim goes; without
 // maxPods a pool has at most a hundred unclaimed pods by orders. While a gateway has
 // not answered nothing is deleted for being too many; that of an old template is
 // replaced, and maxPods holds. With replicas 0 a pool has no stock and serves all the

@@ -221,6 +221,32 @@ func TestOrderedPodsStay(t *testing.T) {
 	}
 }
 
+// A pool that drains keeps none of what was ordered, known or not what waits: no claim goes
+// there.
+func TestDrainingPoolKeepsNoOrderedPods(t *testing.T) {
+	l, d := newLagging(t, 0), &demanded{}
+	l.Demand = d
+	d.set(2, l.clock.Now())
+	l.reconcile(1)
+	l.warm()
+	l.catchUp()
+	l.passTime(protectedFor)
+	d.unknown = true
+	l.reconcile(1)
+	if l.creates != 2 || l.deletes != 0 {
+		t.Fatalf("%d pods made, %d deleted; want 2 and none", l.creates, l.deletes)
+	}
+	l.catchUp()
+	l.change(func(p *v1alpha1.SandboxPool) { p.Annotations = map[string]string{v1alpha1.AnnotationDraining: "2026"} })
+	l.reconcile(1)
+	l.catchUp()
+	l.passTime(protectedFor)
+	l.reconcile(1)
+	if l.deletes != 2 {
+		t.Errorf("%d of two ordered pods deleted once the pool drains", l.deletes)
+	}
+}
+
 // The note of gateways that claims wait has them asked at once, and goes when none does.
 func TestNoteOfWaitingClaims(t *testing.T) {
 	l, d := newLagging(t, 0), &demanded{unknown: true}

@@ -21,7 +21,7 @@ func TestARestoringSandboxOutlivesItsPool(t *testing.T) {
 		"it has ended": {func(s *v1alpha1.SandboxSpec) { s.End = &v1alpha1.End{Reason: v1alpha1.EndReleased} }, false},
 	} {
 		l := newLagging(t, 0)
-		v := claimedPod(v1alpha1.PodRunning, draining, restoring)
+		v := claimedPod(v1alpha1.PodRunning, poolDeleted, restoring)
 		at := metav1.NewTime(now)
 		v.sandbox.UID, v.sandbox.Generation, v.sandbox.Spec.Timeouts.EndAt = "s-uid", 7, &at
 		made := v.sandbox.DeepCopy()

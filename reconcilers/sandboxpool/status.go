@@ -86,11 +86,10 @@ func phase(pool *v1alpha1.SandboxPool, c counts, out outcome) v1alpha1.PoolPhase
 
 func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Condition {
 	available := condition.Of(v1alpha1.PoolConditionAvailable, c.idle > c.unavailableIdle, "PodsIdle", "a claim is served at once")
-	_, draining := pool.Annotations[v1alpha1.AnnotationDraining]
 	switch {
 	case drained(pool, c, out) != "":
 		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDrained, "the pool's env has it no more, and it has no pods")
-	case draining:
+	case draining(pool):
 		available = condition.Of(v1alpha1.PoolConditionAvailable, false, v1alpha1.PoolReasonDraining, "the pool's env has it no more: it takes no claims")
 	case available.Status == metav1.ConditionTrue:
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
