@@ -48,7 +48,7 @@ build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/echo ./test/echo
 	@hack/fastpath.sh
-	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION) -X main.bundleKey=$(BUNDLE_KEY)' -o bin/sandlane ./cmd/sandlane
+	@GO=$(GO) hack/build.sh -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION) -X main.bundleKey=$(BUNDLE_KEY)' -o bin/sandlane ./cmd/sandlane
 
 .PHONY: build-failpoints
 build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can kill, hold and delay at named places
