@@ -24,7 +24,7 @@ const leaderLease = "sandlane-controller"
 
 // gatewayPolicies limit what a gateway writes to what its code writes.
 func gatewayPolicies(o Options) []policy {
-	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), buildPolicy(), leasePolicy(), secretPolicy(ownSecrets), configMapPolicy(publicKeys)}
+	all := []policy{podPolicy(), poolPolicy(), sandboxPolicy(o), networkPolicyPolicy(), checkpointPolicy(), buildPolicy(), sandboxSecretPolicy(), leasePolicy(), secretPolicy(ownSecrets), configMapPolicy(publicKeys)}
 	for i := range all {
 		all[i].process = Gateway
 	}
@@ -196,6 +196,19 @@ func buildPolicy() policy {
 			{inPools, "writes TemplateBuilds" + onlyInPools},
 			{"!has(object.metadata.finalizers) && !has(object.metadata.ownerReferences)", "gives TemplateBuilds neither finalizers nor owners"},
 			{"request.operation == 'CREATE' || !has(oldObject.spec.recipe) || object.spec == oldObject.spec", "changes no recipe of a TemplateBuild"},
+		},
+	}
+}
+
+// sandboxSecretPolicy: an owner or a finalizer of a gateway's choice would delete or keep a
+// secret.
+func sandboxSecretPolicy() policy {
+	return policy{
+		group: groupSandlane, version: "*", resource: "sandboxsecrets", scope: admissionv1.NamespacedScope,
+		operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		rules: []rule{
+			{inPools, "writes SandboxSecrets" + onlyInPools},
+			{"!has(object.metadata.finalizers) && !has(object.metadata.ownerReferences)", "gives SandboxSecrets neither finalizers nor owners"},
 		},
 	}
 }

@@ -117,6 +117,29 @@ func build(namespace string) *v1alpha1.TemplateBuild {
 	}
 }
 
+// A gateway writes secrets where there may be pools, and has nothing else delete or keep them.
+func TestGatewayWritesSandboxSecrets(t *testing.T) {
+	o := limited(t)
+	gateway, ns := as(t, o, access.Gateway), kubetest.Namespace(t)
+	secret := func(namespace string) *v1alpha1.SandboxSecret {
+		return &v1alpha1.SandboxSecret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.SecretObject("key")},
+			Spec:       v1alpha1.SandboxSecretSpec{Name: "key", Version: 1, Sealed: []byte("sealed"), UpdatedAt: metav1.NowMicro()},
+		}
+	}
+	kept := secret(ns)
+	kept.Finalizers = []string{"a.b/c"}
+	check(t, gateway.Create(t.Context(), kept), false)
+	check(t, gateway.Create(t.Context(), secret("kube-system")), false)
+	own := secret(ns)
+	check(t, gateway.Create(t.Context(), own), true)
+	own.Spec.Version = 2
+	check(t, gateway.Update(t.Context(), own), true)
+	own.Finalizers = []string{"a.b/c"}
+	check(t, gateway.Update(t.Context(), own), false)
+	check(t, gateway.Delete(t.Context(), own), true)
+}
+
 // A gateway makes builds and adds a recipe once. The controller makes pools of what it writes, so
 // it may not change what a build is, nor keep one or have it deleted with something else.
 func TestGatewayWritesTemplateBuilds(t *testing.T) {

@@ -109,6 +109,8 @@ func gatewayRights() []Right {
 		{Scope: Pools, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"create", "patch"}, For: "builds of templates", When: templates},
 		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"get", "list", "delete"}, For: "builds of templates", When: templates},
 		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds/status", Verbs: []string{"patch"}, For: "builds of templates", When: templates},
+		{Scope: Pools, Group: groupSandlane, Resource: "sandboxsecrets", Verbs: []string{"create", "patch"}, For: "secrets", When: byName},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxsecrets", Verbs: []string{"get", "list", "delete"}, For: "secrets", When: byName},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this gateway's lease"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"get"}, Names: ownSecrets, For: "the seed of tokens, the keys of /init"},
 		{Scope: System, Resource: "secrets", Verbs: []string{"create"}, For: "the seed of tokens, the keys of /init", When: keysMissing},
@@ -124,6 +126,8 @@ func egressRights() []Right {
 	return []Right{
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"watch"}, For: "what sandboxes may connect to", When: byName},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxes", Verbs: []string{"list"}, For: "what sandboxes may connect to", When: separateLists},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxsecrets", Verbs: []string{"watch"}, For: "secrets", When: byName},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxsecrets", Verbs: []string{"list"}, For: "secrets", When: separateLists},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"watch"}, For: "whose an address is", When: byName},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list"}, For: "whose an address is", When: separateLists},
 		{Scope: System, Group: groupLeases, Resource: "leases", Verbs: []string{"get", "create", "update", "patch", "delete"}, For: "this process's lease", When: byName},

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/gateway/secrets"
 )
 
 // apiPart is the REST API in this gateway: its server on a unix socket, to which Envoy
@@ -45,14 +46,15 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	if err != nil {
 		return err
 	}
+	publicKeys := func(ctx context.Context) (*egresskeys.Public, error) {
+		return egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
+	}
 	s := backend.New(backend.Options{
 		Restorer: kept.restorer(),
 		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.waitKeyed,
 		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
 		SystemNamespace: g.o.SystemNamespace,
-		PublicKeys: func(ctx context.Context) (*egresskeys.Public, error) {
-			return egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
-		},
+		PublicKeys:      publicKeys,
 	})
 	if kept != nil {
 		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)
@@ -65,8 +67,8 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	}
 	o := restapi.Options{
 		Sandboxes: s, Templates: templates, Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
-		Snapshots: kept.backend(),
-		Domain:    g.o.Domain, Registerer: g.reg, Log: g.o.Log,
+		Snapshots: kept.backend(), Secrets: secrets.New(c, publicKeys),
+		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 		Front: func(api http.Handler) http.Handler {
 			return &links.Handler{Use: g.tokens.useTicket, Next: api, Log: g.o.Log}
 		},

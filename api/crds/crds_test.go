@@ -26,7 +26,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s: want one version, served and stored", crd.Name)
 		}
 	}
-	want := map[string]string{"Checkpoint": "Namespaced cp", "Sandbox": "Cluster sbx", "SandboxEnv": "Namespaced sbe", "SandboxPool": "Namespaced sbp", "SandboxTemplate": "Cluster sbt", "TemplateBuild": "Namespaced tb"}
+	want := map[string]string{"Checkpoint": "Namespaced cp", "Sandbox": "Cluster sbx", "SandboxEnv": "Namespaced sbe", "SandboxPool": "Namespaced sbp", "SandboxSecret": "Namespaced sbsec", "SandboxTemplate": "Cluster sbt", "TemplateBuild": "Namespaced tb"}
 	for kind, w := range want {
 		if got[kind] != w {
 			t.Errorf("%s: %q, want %q", kind, got[kind], w)

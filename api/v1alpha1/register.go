@@ -20,6 +20,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Sandbox{}, &SandboxList{},
 		&Checkpoint{}, &CheckpointList{},
 		&TemplateBuild{}, &TemplateBuildList{},
+		&SandboxSecret{}, &SandboxSecretList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -184,19 +184,20 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(daemon.BuildInfo(ownVersion()), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var joined *egressMember
+	var pods *watch.Watch
 	held := func() bool { return joined.lease.Held() }
 	metrics := proxy.NewMetrics(registry, held)
 	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	server, err := proxy.New(proxy.Options{
 		Listeners: in, Address: o.answer, Held: held,
 		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver)}, Authority: authority, Roots: o.roots,
-		Reveal:  func(context.Context, string, string) (string, error) { return "", proxy.ErrSecret },
+		Reveal:  func(namespace, name string) (string, error) { return pods.Reveal(namespace, name) },
 		Metrics: metrics, Record: records.Add, Log: o.log,
 	})
 	if err != nil {
 		return err
 	}
-	pods := watch.New(watch.Options{Client: api, Table: server.Claims(), Open: own.Opener.Open, Log: o.log})
+	pods = watch.New(watch.Options{Client: api, Table: server.Claims(), Open: own.Opener.Open, Log: o.log})
 	if joined, err = newEgressMember(o, clientset.CoordinationV1().Leases(o.systemNamespace), pods, server.Claims()); err != nil {
 		return err
 	}

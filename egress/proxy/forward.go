@@ -97,7 +97,7 @@ func (r *requests) judge(in *http.Request) (host string, set map[string]string, 
 	if decision.Rule == nil { // not any more; its connections are being closed
 		return host, nil, &refusal{http.StatusMisdirectedRequest, verdictDenied, "egress: the rules of the host have changed"}
 	}
-	set, err = r.fill(in.Context(), decision.Rule)
+	set, err = r.fill(decision.Rule)
 	if err != nil {
 		return host, nil, &refusal{http.StatusBadGateway, verdictFailed, "egress: " + err.Error()}
 	}
@@ -105,7 +105,7 @@ func (r *requests) judge(in *http.Request) (host string, set map[string]string, 
 }
 
 // fill returns a rule's headers with their secrets. Its errors are for the sandbox.
-func (r *requests) fill(ctx context.Context, rule *names.Rule) (map[string]string, error) {
+func (r *requests) fill(rule *names.Rule) (map[string]string, error) {
 	claim := r.use.Claim()
 	if claim == nil {
 		return nil, errors.New("the sandbox is over")
@@ -113,12 +113,7 @@ func (r *requests) fill(ctx context.Context, rule *names.Rule) (map[string]strin
 	set := make(map[string]string, len(rule.Headers))
 	for name, template := range rule.Headers {
 		value, err := template.Fill(func(secret string) (string, error) {
-			value, err := r.s.o.Reveal(ctx, claim.Namespace, secret)
-			if err != nil && !errors.Is(err, ErrSecret) {
-				r.s.o.Log.Warn("a secret could not be read", "namespace", claim.Namespace, "secret", secret, "error", err)
-				err = errors.New("it cannot be read now")
-			}
-			return value, err
+			return r.s.o.Reveal(claim.Namespace, secret)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", name, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -174,13 +175,13 @@ func (w *world) resolve(_ context.Context, host string) ([]netip.Addr, error) {
 	}
 }
 
-func (w *world) reveal(_ context.Context, namespace, name string) (string, error) {
+func (w *world) reveal(namespace, name string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if value, there := w.secrets[namespace+"/"+name]; there {
 		return value, nil
 	}
-	return "", ErrSecret
+	return "", errors.New("there is no such secret")
 }
 
 // asked returns what the internet was asked.

@@ -47,18 +47,15 @@ type Options struct {
 	Authority *Authority
 	// Roots are what upstreams of hosts with rules are verified against. Nil: the system's.
 	Roots *x509.CertPool
-	// Reveal opens a namespace's secret. Its errors say nothing of a value; those that
-	// wrap ErrSecret are shown to the sandbox.
-	Reveal func(ctx context.Context, namespace, name string) (string, error)
+	// Reveal opens a namespace's secret. Its errors are shown to the sandbox and say
+	// nothing of a value.
+	Reveal func(namespace, name string) (string, error)
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Record is given what became of each connection, and does not wait; nil keeps none.
 	Record func(record.Record)
 	Log    *slog.Logger
 }
-
-// ErrSecret is a secret that is not there, or cannot be opened.
-var ErrSecret = errors.New("there is no such secret")
 
 // Server serves sandboxes.
 type Server struct {

@@ -27,6 +27,9 @@ type Place struct{ Namespace, Name string }
 // OfSandbox is the place of a sandbox's rules.
 func OfSandbox(namespace, id string) Place { return Place{namespace, "sandbox/" + id} }
 
+// OfSecret is the place of a secret's value.
+func OfSecret(namespace, name string) Place { return Place{namespace, "secret/" + name} }
+
 // info is what HPKE binds a value to; no two places have the same.
 func (p Place) info() []byte {
 	return []byte("sandlane egress 1 " + strconv.Quote(p.Namespace) + " " + strconv.Quote(p.Name))

@@ -91,6 +91,17 @@ func TestJoin(t *testing.T) {
 	}
 	defer w.Stop()
 
+	// A secret is known when Join returns, and followed.
+	secret := &v1alpha1.SandboxSecret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.SecretObject("key")}, Spec: v1alpha1.SandboxSecretSpec{
+		Name: "key", Version: 1, Sealed: []byte("sealed"), UpdatedAt: metav1.NowMicro(),
+	}}
+	must(t, c.Create(t.Context(), secret))
+	kubetest.Eventually(t, "the secret", func() error { _, err := w.Reveal(ns, "key"); return err })
+	must(t, w.Join(t.Context()))
+	if value, err := w.Reveal(ns, "key"); err != nil || value != "{}" {
+		t.Errorf("the secret: %q, %v", value, err)
+	}
+
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Name("s")}, Spec: v1alpha1.SandboxSpec{
 		Namespace: ns, Pool: "pool", Egress: &v1alpha1.SandboxEgress{AllowNames: []string{"api.example"}},
 		Binding: &v1alpha1.Binding{ClaimID: "c1", PodName: pod.Name, PodUID: string(pod.UID)},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -41,12 +42,13 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// Watch follows pods and sandboxes. Join and Stop are not called at the same time.
+// Watch follows pods, sandboxes and secrets. Join and Stop are not called at the same time.
 type Watch struct {
-	o     Options
-	state *state
-	stop  context.CancelFunc // of the watches that run
-	ended *sync.WaitGroup
+	o       Options
+	state   *state
+	secrets atomic.Pointer[secrets]
+	stop    context.CancelFunc // of the watches that run
+	ended   *sync.WaitGroup
 }
 
 // New returns a Watch that runs nothing until Join is called.
@@ -61,6 +63,8 @@ func (w *Watch) Join(ctx context.Context) error {
 		return err
 	}
 	w.state = newState(w.o.Table, w.o.Open, w.o.Log)
+	known := newSecrets(w.o.Open, w.o.Log)
+	w.secrets.Store(known)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.stop = stop
 	logger := logr.FromSlogHandler(w.o.Log.Handler())
@@ -76,10 +80,11 @@ func (w *Watch) Join(ctx context.Context) error {
 			}
 		})
 	}
+	follow("secrets", &v1alpha1.SandboxSecret{}, func() client.ObjectList { return &v1alpha1.SandboxSecretList{} }, nil, known)
 	// The sandboxes come first: a pod's claim is its sandbox's.
 	follow("sandboxes", &v1alpha1.Sandbox{}, func() client.ObjectList { return &v1alpha1.SandboxList{} }, nil, sandboxStore{w.state})
 	follow("pods", &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, byName, podStore{w.state})
-	for what, listed := range map[string]chan struct{}{"sandboxes": w.state.sandboxesListed, "pods": w.state.podsListed} {
+	for what, listed := range map[string]chan struct{}{"secrets": known.listed, "sandboxes": w.state.sandboxesListed, "pods": w.state.podsListed} {
 		select {
 		case <-listed:
 		case <-ctx.Done():
@@ -87,6 +92,16 @@ func (w *Watch) Join(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Reveal returns the value of a namespace's secret, by the name that rules call it. Its errors
+// are for sandboxes and say nothing of a value. It is safe for concurrent use.
+func (w *Watch) Reveal(namespace, name string) (string, error) {
+	known := w.secrets.Load()
+	if known == nil {
+		return "", errNoSecret
+	}
+	return known.reveal(namespace, name)
 }
 
 // Stop ends the watches, and returns when the table is told nothing any more.

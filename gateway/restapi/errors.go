@@ -114,6 +114,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of snapshots of this team or API key is reached: delete one.", noRetry: true}
 	case errors.Is(err, ErrSnapshotting):
 		return refuse(http.StatusConflict, fmt.Sprintf("The files of sandbox %s are being read already", callOf(r).sandboxID))
+	case secretRefusal(err) != nil:
+		return secretRefusal(err)
 	case errors.Is(err, ErrNoBuild):
 		return noSuchBuild()
 	case errors.Is(err, ErrBuildStarted):

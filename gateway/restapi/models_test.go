@@ -24,7 +24,7 @@ var schemaOf = map[string]string{
 	"TemplateAliasResponse": "TemplateAlias", "Error": "Error", "BuildLogEntry": "BuildLogEntry", "BuildStatusReason": "BuildReason",
 	"TemplateBuildFileUpload": "TemplateFiles", "TemplateBuildInfo": "TemplateBuildInfo", "TemplateBuildRequestV3": "TemplateBuildRequest",
 	"TemplateBuildStartV2": "TemplateBuildStart", "TemplateRequestResponseV3": "RequestedTemplateBuild", "TemplateStep": "TemplateStep",
-	"GeneralRegistry": "ImageRegistry",
+	"GeneralRegistry": "ImageRegistry", "NewSecret": "NewSecret", "Secret": "Secret", "SecretUpdate": "SecretUpdate",
 }
 
 // harmless are fields that are left out, and why no program misses them.
@@ -42,13 +42,13 @@ var harmless = map[string]string{
 var insideOf = []string{
 	"SandboxAutoResumeConfig", "SandboxLifecycle", "SandboxLogEntryFields", "McpType0", "SandboxIam", "SandboxIamToken", "SandboxIamTokens",
 	"SandboxEgressProxyConfigType0", "SandboxEgressProxyTLSConfigType0", "SandboxNetworkConfigRules", "SandboxNetworkUpdateConfigRules",
-	"SandboxNetworkRule", "SandboxNetworkTransform", "SandboxNetworkTransformHeaders", "SandboxVolumeMount", "TeamUser",
+	"SandboxNetworkRule", "SandboxNetworkTransform", "SandboxNetworkTransformHeaders", "SandboxVolumeMount", "SecretMetadata", "TeamUser",
 }
 
 // unsupportedModels are those of operations that are answered with 501.
 var unsupportedModels = []string{
 	"AWSRegistry", "AssignTemplateTagsRequest", "AssignedTemplateTags", "DeleteTemplateTagsRequest",
-	"GCPRegistry", "NewSecret", "NewVolume", "SandboxForkRequest", "SandboxForkResult", "Secret", "SecretMetadata", "SecretUpdate",
+	"GCPRegistry", "NewVolume", "SandboxForkRequest", "SandboxForkResult",
 	"TemplateBuild", "TemplateBuildFileUploadHeaders", "TemplateBuildLogsResponse", "TemplateTag", "TemplateTagAssignment",
 	"TemplateTagAssignmentsResponse", "TemplateTagExistsResponse", "TemplateTagGroup", "TemplateTagGroupsResponse", "TemplateTagsCountResponse",
 	"TemplateUpdateRequest", "TemplateUpdateResponse", "TemplateWithBuilds", "Volume", "VolumeAndToken",

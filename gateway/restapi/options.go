@@ -19,6 +19,8 @@ type Options struct {
 	Tokens    Tokens
 	// Snapshots keeps files of sandboxes; nil: there is no store for them.
 	Snapshots Snapshots
+	// Secrets keeps what egress puts into requests; nil: there are none.
+	Secrets Secrets
 	// Builds makes templates; nil: there is no registry for them.
 	Builds Builds
 	// Domain is where SDKs find <port>-<sandboxID> below, with its port, such as

@@ -114,7 +114,12 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, c *call) error 
 			return refuse(http.StatusBadRequest, "Invalid sandbox ID")
 		}
 	}
-	return s.validate(r, c)
+	err := s.validate(r, c)
+	var wrong *refusal
+	if c.ofSecrets() && errors.As(err, &wrong) {
+		return invalidSecret(wrong.message)
+	}
+	return err
 }
 
 func (s *Server) panicked(w *recorder, r *http.Request, p any) {

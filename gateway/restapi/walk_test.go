@@ -19,6 +19,8 @@ var bodies = map[string]string{
 	"PATCH /v2/templates/{templateID}":                 `{"public":false}`,
 	"POST /templates/tags":                             `{"target":"` + templateA + `","tags":["x"]}`,
 	"DELETE /templates/tags":                           `{"name":"` + templateA + `","tags":["x"]}`,
+	"POST /secrets":                                    `{"name":"other","value":"v"}`,
+	"POST /secrets/{secretID}":                         `{"value":"v"}`,
 }
 
 // others are what a key of another team gets from operations that name no sandbox
@@ -52,9 +54,15 @@ var others = map[string]int{
 	"GET /templates/{templateID}/tags/exists":             404,
 	"GET /templates/{templateID}/tags/groups":             404,
 	"GET /templates/{templateID}/tags/{tag}/assignments":  404,
+	"GET /secrets":                                        200,
+	"POST /secrets":                                       201, // a secret of its own
+	"GET /secrets/{secretID}":                             404,
+	"POST /secrets/{secretID}":                            404,
+	"DELETE /secrets/{secretID}":                          404,
 }
 
-// needsStore are the operations that answer 501 where gateways keep no files, or build nothing.
+// needsStore are the operations that answer 501 where gateways keep no files, build nothing, or
+// have no egress process.
 var needsStore = map[string]bool{
 	"POST /sandboxes/{sandboxID}/snapshots": true,
 	"GET /snapshots":                        true,
@@ -68,6 +76,12 @@ var needsStore = map[string]bool{
 	"GET /templates/{templateID}/builds/{buildID}/logs":   true,
 	"POST /templates/tags":                                true,
 	"DELETE /templates/tags":                              true,
+
+	"GET /secrets":               true,
+	"POST /secrets":              true,
+	"GET /secrets/{secretID}":    true,
+	"POST /secrets/{secretID}":   true,
+	"DELETE /secrets/{secretID}": true,
 }
 
 // No operation of the document works without a key, and none shows or touches
@@ -82,7 +96,7 @@ func TestEveryOperation(t *testing.T) {
 		for method, op := range item.Operations() {
 			operations++
 			name := method + " " + path
-			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0").Replace(path)
+			where := strings.NewReplacer("{sandboxID}", idA, "{alias}", "base", "{templateID}", "s0", "{secretID}", "key").Replace(path)
 			if strings.HasPrefix(path, "/templates/{") && method != "DELETE" || strings.HasPrefix(path, "/v2/templates/") {
 				where = strings.NewReplacer("{templateID}", templateA, "{buildID}", buildA, "{hash}", hashA, "{tag}", "default").Replace(path)
 			}
@@ -97,6 +111,7 @@ func TestEveryOperation(t *testing.T) {
 			}
 			s, f, kept := snapshotServer(t)
 			s.o.Builds = &fakeBuilds{build: Build{ID: buildA, TemplateID: templateA, Name: "x", State: "ready"}}
+			s.o.Secrets = &fakeSecrets{all: []Secret{{ID: strings.Repeat("0", 32), Name: "key"}}}
 			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -42,6 +42,9 @@ var egressFeatures = []feature{
 	{"shown", "the API shows rules without their values"},
 	{"never_inside", "the credential is in no file and no environment of the sandbox"},
 	{"updated", "rules that are replaced hold"},
+	{"secrets", "secrets are made, listed page by page, given new values and destroyed, as the SDK's Secret does"},
+	{"placeholder", "a rule names a secret, whose value of the time each request gets; an unknown one fails at use"},
+	{"late_rules", "a sandbox without rules trusts egress once an update gives it some"},
 }
 
 // internet is a name server, and HTTP and HTTPS for each name below example, at one address.
@@ -108,7 +111,7 @@ func TestEgressByName(t *testing.T) {
 		}, nil},
 		{"JavaScript 2.51.0", func(ctx context.Context, t *testing.T) []string {
 			return []string{"node", filepath.Join("js", "egress.mjs"), js(ctx, t, "2.51.0")}
-		}, []string{"allowed", "other_names", "forged", "addresses", "shown", "updated"}},
+		}, []string{"allowed", "other_names", "forged", "addresses", "shown", "updated", "secrets", "placeholder", "late_rules"}},
 	} {
 		t.Run(sdk.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -158,7 +161,7 @@ func nothingShows(t *testing.T, s *stack.Stack) {
 			t.Errorf("%s has the credential", file)
 		}
 	}
-	for _, list := range []client.ObjectList{&v1alpha1.SandboxList{}, &corev1.PodList{}, &corev1.EventList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.SandboxList{}, &v1alpha1.SandboxSecretList{}, &corev1.PodList{}, &corev1.EventList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}} {
 		if err := s.Client.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}

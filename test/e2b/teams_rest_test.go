@@ -77,9 +77,9 @@ var operations = map[string]operation{
 	"GET /volumes/{volumeID}":    {beta: 501, alpha: 501},
 	"DELETE /volumes/{volumeID}": {beta: 501, alpha: 501},
 	"GET /secrets":               {beta: 501, alpha: 501},
-	"POST /secrets":              {beta: 501, alpha: 501},
+	"POST /secrets":              {body: `{"name":"a","value":"v"}`, beta: 501, alpha: 501}, // no egress process has run
 	"GET /secrets/{secretID}":    {beta: 501, alpha: 501},
-	"POST /secrets/{secretID}":   {beta: 501, alpha: 501},
+	"POST /secrets/{secretID}":   {body: `{"value":"v"}`, beta: 501, alpha: 501},
 	"DELETE /secrets/{secretID}": {beta: 501, alpha: 501},
 }
 

@@ -8,7 +8,8 @@ import os
 import sys
 import time
 
-from e2b import Sandbox
+from e2b import Sandbox, Secret
+from e2b.exceptions import SecretException, SecretNotFoundException
 
 KEY = "hunter2-never-in-the-sandbox"
 CA = "/tmp/trusted.pem"
@@ -162,6 +163,98 @@ def updated(sbx):
     assert curl(sbx, "https://plain.example/who") == ("plain.example", 0)
 
 
+def secrets(_):
+    """Secrets by the SDK: names are in lower case, values come back nowhere."""
+    made = Secret.create("E2E-Key", KEY + "-1", metadata={"team": "a"})
+    try:
+        assert (made.name, made.version, made.metadata) == ("e2e-key", 1, {"team": "a"}) and made.secret_id.startswith("sec_"), made
+        try:
+            Secret.create("e2e-key", KEY + "-2")
+            raise AssertionError("made twice")
+        except SecretException as err:
+            assert "Secret cannot be modified in its current state" in str(err), err
+        assert Secret.update("E2E-KEY", KEY + "-2").version == 2
+        again = Secret.update(made.secret_id, KEY + "-3", metadata={})
+        assert (again.version, again.metadata) == (3, {}) and again.updated_at > made.updated_at, again
+        assert Secret.get_info(made.secret_id) == Secret.get_info("e2e-key") == again
+        others = [Secret.create(f"e2e-{i}", KEY).name for i in range(2)]
+        names, pages = [], Secret.list(limit=2)
+        while pages.has_next:
+            page = pages.next_items()
+            assert 0 < len(page) <= 2, page
+            names += [one.name for one in page]
+        assert sorted(names) == sorted(["e2e-key", *others]), names
+        assert all(Secret.destroy(name) for name in others)
+        assert not Secret.exists("e2e-0") and not Secret.destroy("e2e-0")
+        try:
+            Secret.get_info("sec_" + "0" * 32)
+            raise AssertionError("found")
+        except SecretNotFoundException:
+            pass
+        try:
+            Secret.create("no.name", KEY)
+            raise AssertionError("made")
+        except SecretException as err:
+            assert "Invalid secrets request" in str(err) and KEY not in str(err), err
+    finally:
+        assert Secret.destroy("e2e-key")
+
+
+def bearer(sbx, want):
+    """What the host saw, once egress has followed by its watch."""
+    for _ in range(100):
+        got, _ = curl(sbx, "https://api.example/who")
+        if want in got:
+            return got
+        time.sleep(0.1)
+    raise AssertionError(got)
+
+
+def placeholder(_):
+    """A rule names a secret; each request gets the value of the time."""
+    sbx = Sandbox.create(timeout=120, network={
+        "deny_out": ["0.0.0.0/0"], "allow_out": ["api.example"],
+        "rules": {"api.example": [{"transform": {"headers": {"Authorization": "Bearer " + Secret.fill("Late-Key")}}}]},
+    })
+    try:
+        with open(sys.argv[1]) as authorities:
+            sbx.files.write(CA, authorities.read())
+        assert "Bearer ${e2b.secrets.Late-Key}" in str(sbx.get_info().network), sbx.get_info().network
+        got = bearer(sbx, "no such secret")
+        assert '"code":502' in got and "late-key" in got, got
+        Secret.create("late-key", KEY + "-early")
+        try:
+            assert bearer(sbx, "-early") == f"api.example Bearer {KEY}-early"
+            Secret.update("late-key", KEY + "-later")
+            assert bearer(sbx, "-later") == f"api.example Bearer {KEY}-later"
+            never_inside(sbx)
+        finally:
+            Secret.destroy("late-key")
+        bearer(sbx, "no such secret")
+    finally:
+        sbx.kill()
+
+
+def late_rules(_):
+    """A sandbox that was made without rules gets some, and its programs trust egress from then on."""
+    sbx = Sandbox.create(timeout=120, network={"deny_out": ["0.0.0.0/0"], "allow_out": ["api.example"]})
+    try:
+        assert "SSL_CERT_FILE" not in sbx.commands.run("env").stdout
+        sbx.update_network({
+            "deny_out": ["0.0.0.0/0"], "allow_out": ["api.example"],
+            "rules": {"api.example": [{"transform": {"headers": {"Authorization": "Bearer " + KEY}}}]},
+        })
+        for _ in range(100):  # egress follows by a watch
+            out = sbx.commands.run("curl -sS --max-time 20 https://api.example/who 2>&1 || true").stdout
+            if KEY in out:
+                break
+            time.sleep(0.1)
+        assert KEY in out, out
+        trusted(sbx)
+    finally:
+        sbx.kill()
+
+
 def main():
     sbx = Sandbox.create(
         timeout=300,
@@ -173,7 +266,7 @@ def main():
     )
     with open(sys.argv[1]) as authorities:
         sbx.files.write(CA, authorities.read())
-    for case in (allowed, trusted, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated):
+    for case in (allowed, trusted, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated, secrets, placeholder, late_rules):
         began, error = time.monotonic(), ""
         try:
             case(sbx)
