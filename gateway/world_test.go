@@ -146,6 +146,7 @@ type sandboxd struct {
 	generation                   int
 	freezeStatus, unfreezeStatus int
 	filesCalls                   filesCalls
+	trusted                      []string // bodies of PUT /init
 }
 
 // hangsUp is a freezeStatus: the connection is closed without an answer.
@@ -196,6 +197,19 @@ func (d *sandboxd) init(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.inits = append(d.inits, body)
+	rw.WriteHeader(http.StatusNoContent)
+}
+
+// trust notes what programs are to trust.
+func (d *sandboxd) trust(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.status.Load(); s != 0 || err != nil || r.Header.Get("Sandlane-Init-Signature") == "" {
+		rw.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	d.trusted = append(d.trusted, string(body))
 	rw.WriteHeader(http.StatusNoContent)
 }
 
@@ -260,6 +274,7 @@ func (w *world) sandboxd() *sandboxd {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /init", d.challenge)
 	mux.HandleFunc("POST /init", d.init)
+	mux.HandleFunc("PUT /init", d.trust)
 	mux.HandleFunc("GET /metrics", d.metrics)
 	mux.HandleFunc("POST /freeze", d.order)
 	mux.HandleFunc("POST /unfreeze", d.order)

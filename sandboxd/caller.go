@@ -19,6 +19,8 @@ type caller struct {
 	imageEnv map[string]string // never written
 	workdir  string            // the image's
 	trust    *trust.Store
+	// trustEgress adds to trust.
+	trustEgress func(authorities []byte)
 }
 
 // Workdir returns the default working directory: that of /init, else the image's, else
@@ -49,6 +51,23 @@ func (s *Server) init(caller *caller) http.HandlerFunc {
 		if err := caller.identity.Learn(r.Header); err != nil {
 			_, _ = fmt.Fprintln(s.options.Log, "sandboxd:", err)
 		}
+	}
+}
+
+// maxAuthorities bounds the body of PUT /init.
+const maxAuthorities = 256 << 10
+
+// trustMore serves PUT /init: a sandbox that runs has got its first rules, and its programs
+// are to trust what the body has.
+func (c *caller) trustMore(w http.ResponseWriter, r *http.Request) {
+	_, authorities, ok := c.Command(w, r, "trust", maxAuthorities, nil)
+	switch {
+	case !ok:
+	case !c.Initialised():
+		access.Error(w, http.StatusPreconditionFailed, errNotInit.Error())
+	default:
+		c.trustEgress(authorities)
+		w.WriteHeader(http.StatusNoContent)
 	}
 }
 

@@ -78,17 +78,18 @@ func New(options Options) *Server {
 	settings.Begins, settings.Restored = restoring.seal, restoring.restored
 	trusted := trust.New(options.RunDir)
 	trusted.Image = options.image
-	settings.Trust = func(authorities []byte) {
+	trustEgress := func(authorities []byte) {
 		if err := trusted.Add(authorities); err != nil {
 			_, _ = fmt.Fprintln(options.Log, "sandboxd: programs do not trust egress:", err)
 		}
 	}
+	settings.Trust = trustEgress
 	state := access.New(settings)
 	id := identity.New(options.RunDir)
 	if err := id.Write(); err != nil {
 		_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
 	}
-	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir, trust: trusted}
+	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir, trust: trusted, trustEgress: trustEgress}
 	s := &Server{
 		options:    options,
 		caller:     caller,
@@ -130,6 +131,7 @@ func (s *Server) routes(caller *caller) http.Handler {
 	mux.HandleFunc("GET /envs", caller.Envs)
 	mux.HandleFunc("GET /init", caller.Challenge)
 	mux.HandleFunc("POST /init", s.init(caller))
+	mux.HandleFunc("PUT /init", caller.trustMore)
 	mux.HandleFunc("POST /freeze", s.order(caller, "freeze", s.suspender.freeze))
 	mux.HandleFunc("POST /unfreeze", s.order(caller, "unfreeze", s.suspender.unfreeze))
 	mux.HandleFunc("POST /archive", s.archive(caller))

@@ -47,3 +47,34 @@ func TestCommandsTrustEgress(t *testing.T) {
 	}
 	a.want(204, "", "POST", "/init", `{"envVars":{"GIT_SSL_CAINFO":"mine"},"caBundle":"no certificate"}`) // it has run, and goes on
 }
+
+// A sandbox that runs learns of an authority by PUT /init, as a gateway signs it for what it is.
+func TestLateTrust(t *testing.T) {
+	g, dir := newGateway("pod-1"), t.TempDir()
+	a := newAgent(t, g.options(Options{RunDir: dir, image: t.TempDir()}))
+	authority := string(certs.New(t).PEM())
+	put := func(body string, headers []string) int {
+		res, _ := a.do("PUT", "/init", body, headers...)
+		return res.StatusCode
+	}
+	if status := put(authority, g.commandHeaders(a, "trust", "", authority)); status != 412 {
+		t.Errorf("before /init: %d", status)
+	}
+	g.init(a, 204, "", `{}`)
+	for what, headers := range map[string][]string{
+		"nothing": nil, "another command": g.commandHeaders(a, "restore", "", authority), "another body": g.commandHeaders(a, "trust", "", "x"),
+	} {
+		if status := put(authority, headers); status != 401 {
+			t.Errorf("signed for %s: %d", what, status)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "egress.pem")); err == nil {
+		t.Error("it trusts what was refused")
+	}
+	if status := put(authority, g.commandHeaders(a, "trust", "", authority)); status != 204 {
+		t.Errorf("signed: %d", status)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "egress.pem")); err != nil || string(text) != authority {
+		t.Errorf("it trusts %q, %v", text, err)
+	}
+}

@@ -101,6 +101,33 @@ func (a *Agent) trustedBy(ctx context.Context, s *v1alpha1.Sandbox) ([]byte, err
 	return a.Authority(ctx)
 }
 
+// Trust has the programs of a sandbox that runs trust what Init would have them trust now. It
+// does nothing for a sandbox without rules, and may be repeated.
+func (a *Agent) Trust(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
+	trusted, err := a.trustedBy(ctx, s)
+	if err != nil || trusted == nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
+	if err != nil {
+		return fmt.Errorf("pod %s cannot be reached: %w", pod.Name, err)
+	}
+	c := a.connect(addr)
+	defer c.close()
+	header := commandHeader(s.Name, "")
+	if err := a.signCommand(ctx, c, pod, header, "trust", s.Name, "", trusted); err != nil {
+		return fmt.Errorf("have pod %s trust egress: %w", pod.Name, err)
+	}
+	status, _, err := c.call(ctx, http.MethodPut, "/init", header, trusted)
+	if err == nil && status >= 300 {
+		err = fmt.Errorf("status %d: %w", status, ErrRefused)
+	}
+	if err != nil {
+		return fmt.Errorf("have pod %s trust egress: %w", pod.Name, err)
+	}
+	return nil
+}
+
 // lasting reports whether sandboxd would answer the same request with this status again.
 func lasting(status int) bool {
 	return status < 500 && status != http.StatusTooManyRequests

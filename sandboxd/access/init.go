@@ -49,7 +49,7 @@ func (s *State) Init(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		claim
 		Timestamp time.Time `json:"timestamp"`
-		// CABundle may differ when the call is repeated: a sandbox gets rules later.
+		// CABundle may differ when the call is repeated: it may have been rotated.
 		CABundle string `json:"caBundle"`
 	}
 	if len(text) > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -38,6 +39,7 @@ type Backend struct {
 	activator       *activation.Activator
 	wait            func(namespace, id string) (leave func(), err error)
 	agent           Agent
+	callable        sandboxdclient.Pods
 	pauser          Pauser
 	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.ReserveForPause
 	restores        bool
@@ -67,7 +69,7 @@ var _ restapi.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation, wait: o.Wait,
-		agent: o.Agent, pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
+		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress/keys"
@@ -15,8 +16,14 @@ import (
 	"github.com/sandlane/sandlane/egress/seal"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routecache"
 )
+
+// trustTimeout bounds how long an update waits for the sandbox.
+const trustTimeout = 5 * time.Second
 
 // maxSealed bounds the bytes of a sandbox's rules: every gateway keeps them in memory.
 const maxSealed = 64 << 10
@@ -76,7 +83,9 @@ func (x *Backend) setSpec(ctx context.Context, s *v1alpha1.Sandbox, e restapi.Eg
 	if err != nil {
 		return err
 	}
-	err = x.api.Patch(ctx, &v1alpha1.Sandbox{ObjectMeta: s.ObjectMeta}, writes.For(s.UID).
+	token := x.callable.Begin(s.Name)
+	written := &v1alpha1.Sandbox{ObjectMeta: s.ObjectMeta}
+	err = x.api.Patch(ctx, written, writes.For(s.UID).
 		Test("/metadata/deletionTimestamp", nil).
 		Test("/spec/end", nil).
 		Set("/spec/egress", spec).
@@ -84,7 +93,35 @@ func (x *Backend) setSpec(ctx context.Context, s *v1alpha1.Sandbox, e restapi.Eg
 	if writes.Moved(err) {
 		return restapi.ErrNotFound
 	}
+	if err == nil && len(spec.Rules) > 0 {
+		err = x.trust(ctx, token, written)
+	}
 	return err
+}
+
+// trust has the programs of a sandbox that may run without rules so far trust egress. A pod that
+// backs it only after its rules were written learns that when it is initialised.
+func (x *Backend) trust(ctx context.Context, token routecache.Token, s *v1alpha1.Sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, trustTimeout)
+	defer cancel()
+	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+		pod, err := x.callable.Callable(ctx, token, s)
+		if err == nil {
+			calling, done := context.WithTimeout(ctx, metricsTimeout) // see agent.Agent
+			err = x.agent.Trust(calling, s, pod)
+			done()
+		}
+		switch {
+		case err == nil, errors.Is(err, sandboxdclient.ErrPodGone):
+			return nil
+		case !errors.Is(err, writes.ErrStale) || !backoff.Sleep(ctx, delays.Step()):
+			return fmt.Errorf("%w: %w", restapi.ErrUnanswered, err)
+		}
+		token = x.callable.Begin(s.Name)
+		if s, err = x.get(ctx, s.Spec.Namespace, s.Name); err != nil {
+			return err
+		}
+	}
 }
 
 // rulesShown are a sandbox's rules as the API shows them.

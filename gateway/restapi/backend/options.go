@@ -34,6 +34,8 @@ type Agent interface {
 	// InitRestored gives it the sandbox's token and environment, if it is the process that has
 	// restored the archive; nil is none.
 	InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *sandboxdclient.Restoring) error
+	// Trust has the programs of a sandbox that runs trust what its rules need.
+	Trust(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 	// Metrics asks the one at an address what its sandbox uses, and with history what
 	// it has used, oldest first.
 	Metrics(ctx context.Context, addr netip.Addr, id string, uid types.UID, history bool) ([]sandboxdclient.Metrics, error)
