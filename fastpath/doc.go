@@ -18,7 +18,7 @@
 //
 // # States
 //
-// An entry is free, published, resting (retracted), and free again. Its bytes are
+// An entry is free, published, retired (retracted), and free again. Its bytes are
 // written while it is free, the word that names it after them. It is free again after a wait
 // for workers that began after its removal, once its mark is folded into the route's stamp:
 // all under Table.mu, inside the shard's lock.

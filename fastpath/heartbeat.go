@@ -66,12 +66,12 @@ func (t *Table) beat(ctx context.Context) {
 	t.Fold()
 	t.countResults()
 	t.mu.Lock()
-	resting := len(t.resting) > 0
+	retired := len(t.retired) > 0
 	t.mu.Unlock()
-	if resting {
+	if retired {
 		brief, cancel := context.WithTimeout(ctx, beatEvery/2)
 		defer cancel()
-		_ = t.freeResting(brief) // the next beat tries again
+		_ = t.freeRetired(brief) // the next beat tries again
 	}
 }
 

@@ -57,7 +57,7 @@ const (
 type geometry struct{ entries, buckets uint64 }
 
 // geometryFor returns the size of a table for a cache of about size routes. It has an eighth
-// more entries than routes, because removed entries rest before they are free, and so many
+// more entries than routes, because removed entries are retired before they are free, and so many
 // buckets that they are half full on average at most.
 func geometryFor(size int) geometry {
 	entries := uint64(size) + uint64(size)/8 + 256

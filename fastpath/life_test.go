@@ -57,8 +57,8 @@ func TestWaitOutlastsAReading(t *testing.T) {
 		t.Errorf("a wait that was cut short: %v", err)
 	}
 	w.table.mu.Lock()
-	if len(w.table.resting) != 1 {
-		t.Errorf("%d entries rest", len(w.table.resting))
+	if len(w.table.retired) != 1 {
+		t.Errorf("%d entries are retired", len(w.table.retired))
 	}
 	w.table.mu.Unlock()
 	done := waiting(t, w.table)
@@ -71,7 +71,7 @@ func TestWaitOutlastsAReading(t *testing.T) {
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	if len(w.table.resting) != 0 {
+	if len(w.table.retired) != 0 {
 		t.Error("an entry rests after the wait")
 	}
 }

@@ -110,8 +110,8 @@ func (t *Table) RegisterMetrics(reg prometheus.Registerer) error {
 			}
 			return 0
 		}),
-		gauge("entries", "Routes in the table.", locked(func() float64 { return float64(len(t.records) - len(t.free) - len(t.resting)) })),
-		gauge("resting", "Routes taken out that a worker of Envoy may still read.", locked(func() float64 { return float64(len(t.resting)) })),
+		gauge("entries", "Routes in the table.", locked(func() float64 { return float64(len(t.records) - len(t.free) - len(t.retired)) })),
+		gauge("retired", "Routes taken out that a worker of Envoy may still read.", locked(func() float64 { return float64(len(t.retired)) })),
 		counter("full_buckets_total", "Times that a route was left to ExtProc because its bucket was full.", locked(func() float64 { return float64(t.fullBucket) })),
 		counter("no_entry_total", "Times that a route was left to ExtProc because no entry was free.", locked(func() float64 { return float64(t.noEntry) })),
 	} {

@@ -45,8 +45,8 @@ func TestWaitFreesWhatWasRemovedBeforeIt(t *testing.T) {
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	if n := len(w.table.resting); n != 1 {
-		t.Errorf("%d entries rest after the wait, want the one that was taken out during it", n)
+	if n := len(w.table.retired); n != 1 {
+		t.Errorf("%d entries are retired after the wait, want the one that was taken out during it", n)
 	}
 }
 

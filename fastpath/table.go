@@ -62,7 +62,7 @@ type Table struct {
 	taken   []bool   // by word: whether the word names an entry
 	records []record // by entry
 	free    []uint32 // entries that may be written
-	resting []resting
+	retired []retired
 	// removals counts the entries that were taken out.
 	removals   uint64
 	fullBucket uint64 // routes that found no free word in their bucket
@@ -79,8 +79,8 @@ type record struct {
 	seen  int64             // the stamp's value at the last call of Used
 }
 
-// resting is an entry that was taken out and that a worker may still read.
-type resting struct {
+// retired is an entry that was taken out and that a worker may still read.
+type retired struct {
 	entry   uint32
 	removal uint64 // its number among the removals
 }
@@ -182,7 +182,7 @@ func (t *Table) Settle(ctx context.Context) error {
 // it or the table has no room for it. It is called under the lock of r's shard.
 func (t *Table) Publish(r *routecache.Route) {
 	flags := t.flags(r)
-	if flags == 0 || !t.settled.Load() || r.Stamp.Held() || r.Stamp.Full() {
+	if flags == 0 || !t.settled.Load() || r.Stamp.Holding() || r.Stamp.Full() {
 		return
 	}
 	h := hashID(t.key, r.SandboxID)
@@ -226,7 +226,7 @@ func (t *Table) Retract(r *routecache.Route) {
 	atomic.StoreUint64(u64(t.buckets, int(word)*8), 0)
 	t.taken[word] = false // the word may name another entry from now on
 	t.removals++
-	t.resting = append(t.resting, resting{i, t.removals})
+	t.retired = append(t.retired, retired{i, t.removals})
 }
 
 // Used implements routecache.Mirror: it reports whether Envoy has answered from r since
@@ -249,16 +249,16 @@ func (t *Table) Used(r *routecache.Route) bool {
 // a route that was removed before the call, or the context's error.
 func (t *Table) Wait(ctx context.Context) error {
 	start := time.Now()
-	if err := t.freeResting(ctx); err != nil {
+	if err := t.freeRetired(ctx); err != nil {
 		return err
 	}
 	t.metrics.wait.Observe(time.Since(start).Seconds())
 	return nil
 }
 
-// freeResting waits for the workers, and then frees the entries that were resting before the
+// freeRetired waits for the workers, and then frees the entries that were retired before the
 // wait, once their marks are folded.
-func (t *Table) freeResting(ctx context.Context) error {
+func (t *Table) freeRetired(ctx context.Context) error {
 	t.mu.Lock()
 	before := t.removals
 	t.mu.Unlock()
@@ -267,8 +267,8 @@ func (t *Table) freeResting(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left := t.resting[:0]
-	for _, r := range t.resting {
+	left := t.retired[:0]
+	for _, r := range t.retired {
 		if r.removal > before {
 			left = append(left, r)
 			continue
@@ -277,7 +277,7 @@ func (t *Table) freeResting(ctx context.Context) error {
 		t.records[r.entry] = record{}
 		t.free = append(t.free, r.entry)
 	}
-	t.resting = left
+	t.retired = left
 	return nil
 }
 

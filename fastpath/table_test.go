@@ -83,11 +83,11 @@ func TestWhatIsPublished(t *testing.T) {
 	r := w.put(t, route(generatedID, "10.0.0.5"))
 	ask("80", true)
 
-	r.Stamp.SetHeld(true)
+	r.Stamp.SetHolding(true)
 	w.cache.Retract(generatedID)
 	hit()
 	ask("80", false)
-	r.Stamp.SetHeld(false)
+	r.Stamp.SetHolding(false)
 	ask("80", false)
 	hit()
 	ask("80", true)
