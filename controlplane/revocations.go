@@ -16,8 +16,8 @@ const (
 	// One gateway in gatewaysForEachOut may be out at a time, and one in any case.
 	gatewaysForEachOut = 10
 	// A gateway that has joined again stays out for its lease's duration divided by
-	// restShare: it lists everything, and serves for a while before it is revoked again.
-	restShare = 20
+	// rejoinQuiet: it lists everything, and serves for a while before it is revoked again.
+	rejoinQuiet = 20
 	// sayEvery is the time between two warnings in the log about one gateway that is silent.
 	sayEvery = time.Minute
 )
@@ -155,7 +155,7 @@ func (r *revocations) listed(gateways []Gateway) {
 		if s.back.IsZero() {
 			s.back, s.misses = now, 0
 		}
-		if now.Sub(s.back) >= g.Duration/restShare {
+		if now.Sub(s.back) >= g.Duration/rejoinQuiet {
 			s.revoked, s.back = Holder{}, time.Time{}
 			if !s.silent {
 				delete(r.standing, g.Name)

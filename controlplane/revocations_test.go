@@ -184,9 +184,9 @@ func TestOneGatewayCutOffAmongOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
 		gs := s.fleet(3)
 		s.cutOff("g00", true)
-		rest := DefaultLeaseDuration / restShare
+		quiet := DefaultLeaseDuration / rejoinQuiet
 		for rv := uint64(1); rv < 20; rv++ {
-			if took := s.fenceUntilDone(rv, 10*time.Minute); took > rest+DefaultRenewEvery+15*time.Second {
+			if took := s.fenceUntilDone(rv, 10*time.Minute); took > quiet+DefaultRenewEvery+15*time.Second {
 				t.Errorf("fence %d took %v", rv, took)
 			}
 		}
