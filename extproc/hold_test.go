@@ -17,7 +17,7 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 	r := testRoute("a")
 	f.put(t, r)
 	stamp := f.activity.Stamp("a", r.ClaimID)
-	stamp.SetHeld(true)
+	stamp.SetHolding(true)
 	f.holds.await = func(_ context.Context, id, claim string) error {
 		if id != "a" || claim != r.ClaimID {
 			t.Errorf("waits for %s/%s", id, claim)
@@ -25,7 +25,7 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 		if stamp.Load() == 0 || !f.activity.isParked("a") {
 			t.Errorf("a request that waits has stamp %d and is parked %d times", stamp.Load(), f.activity.parked["a"])
 		}
-		stamp.SetHeld(false)
+		stamp.SetHolding(false)
 		return nil
 	}
 	got := f.ask(t, host("a")...)
@@ -48,10 +48,10 @@ func TestUnsentRequestsAreNotOpen(t *testing.T) {
 		}
 	}
 	stamp := f.activity.Stamp("a", "claim-a")
-	stamp.SetHeld(true)
+	stamp.SetHolding(true)
 	f.holds.await = func(context.Context, string, string) error {
 		open(0, "while it is held")
-		stamp.SetHeld(false)
+		stamp.SetHolding(false)
 		return nil
 	}
 	f.ask(t, host("a")...)
@@ -69,7 +69,7 @@ func TestUnsentRequestsAreNotOpen(t *testing.T) {
 func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, testRoute("a"))
-	f.activity.Stamp("a", "claim-a").SetHeld(true)
+	f.activity.Stamp("a", "claim-a").SetHolding(true)
 	f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
 	if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || got.destination != "" {
 		t.Errorf("answer %+v", got)
@@ -87,7 +87,7 @@ func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 			r := testRoute("a")
 			f.put(t, r)
 			f.resolver.index["a"] = running(r)
-			f.activity.Stamp("a", r.ClaimID).SetHeld(true)
+			f.activity.Stamp("a", r.ClaimID).SetHolding(true)
 			f.holds.await = func(context.Context, string, string) error { return await(f) }
 			if got := f.ask(t, host("a")...); got.status != http.StatusServiceUnavailable || got.destination != "" {
 				t.Errorf("answer %+v", got)
@@ -107,7 +107,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 		seen := int64(-1)
 		f.Server.o.Now = func() int64 {
 			if seen < 0 {
-				stamp.SetHeld(true)
+				stamp.SetHolding(true)
 				seen = stamp.Load()
 			}
 			return 7
@@ -125,7 +125,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 		s := newStream(t.Context(), host("a")...)
 		seen := int64(0)
 		s.onSend = func(*extprocv3.ProcessingResponse) error {
-			stamp.SetHeld(true)
+			stamp.SetHolding(true)
 			seen = stamp.Load()
 			return nil
 		}

@@ -126,7 +126,7 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 		return false, ErrNamespaceOpen
 	}
 	r.Stamp.Touch(s.o.Now())
-	if r.Stamp.Held() {
+	if r.Stamp.Holding() {
 		s.o.Room.Unsent(r)
 		c.held, c.heldIn = r.ClaimID, pool.Namespace
 		return false, nil

@@ -85,8 +85,8 @@ func TestPrepareTakesRoutesOutOfTheTable(t *testing.T) {
 	if _, known := r.Prepare(t.Context(), batch); !known {
 		t.Error("not known")
 	}
-	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !stamp.Held() || cache.Get("unused") == nil {
-		t.Errorf("steps %q, held %v", got, stamp.Held())
+	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !stamp.Holding() || cache.Get("unused") == nil {
+		t.Errorf("steps %q, held %v", got, stamp.Holding())
 	}
 	table.wait = errors.New("a worker is stuck")
 	if inUse, known := r.Prepare(t.Context(), batch); known || len(inUse) > 0 {

@@ -61,7 +61,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("in use %q, known %v, %d polls", got, known, polls)
 	}
 	for _, one := range batch {
-		if !usage.Stamp(one.SandboxID, one.ClaimID).Held() {
+		if !usage.Stamp(one.SandboxID, one.ClaimID).Holding() {
 			t.Errorf("%s is not held", one.SandboxID)
 		}
 	}

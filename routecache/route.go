@@ -77,7 +77,7 @@ type Stamp struct {
 
 // Flags of a Stamp.
 const (
-	stampHeld = 1 << iota
+	stampHolding = 1 << iota
 	stampFull
 )
 
@@ -102,13 +102,13 @@ func (s *Stamp) Touch(now int64) {
 // Load returns the last touch in Unix nanoseconds, 0 if there was none.
 func (s *Stamp) Load() int64 { return s.nanos.Load() }
 
-// SetHeld makes handlers wait (true), or lets them go on (false). A handler calls Touch
-// before Held, and a release calls SetHeld before it loads the last touch: so at least
+// SetHolding makes handlers wait (true), or lets them go on (false). A handler calls Touch
+// before Holding, and a release calls SetHolding before it loads the last touch: so at least
 // one of the two sees the other.
-func (s *Stamp) SetHeld(held bool) { s.set(stampHeld, held) }
+func (s *Stamp) SetHolding(holding bool) { s.set(stampHolding, holding) }
 
-// Held reports whether a handler that has touched the stamp must not answer now.
-func (s *Stamp) Held() bool { return s.flags.Load()&stampHeld != 0 }
+// Holding reports whether a handler that has touched the stamp must not answer now.
+func (s *Stamp) Holding() bool { return s.flags.Load()&stampHolding != 0 }
 
 // SetFull says whether the sandbox has as many requests open as it may.
 func (s *Stamp) SetFull(full bool) { s.set(stampFull, full) }

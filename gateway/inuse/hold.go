@@ -54,7 +54,7 @@ func (r *Registry) Hold(id, claim, token string) {
 		e.hold.tokens = append(e.hold.tokens, token)
 		e.hold.latest = r.now()
 	}
-	stamp.SetHeld(true)
+	stamp.SetHolding(true)
 }
 
 // Lift says that the releases with these tokens are called off. Call it when
@@ -68,7 +68,7 @@ func (r *Registry) Lift(id, claim string, tokens ...string) {
 	}
 	e.hold.tokens = slices.DeleteFunc(e.hold.tokens, func(t string) bool { return slices.Contains(tokens, t) })
 	if len(e.hold.tokens) == 0 {
-		e.stamp.SetHeld(false)
+		e.stamp.SetHolding(false)
 		e.lift()
 	}
 }

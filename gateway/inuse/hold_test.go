@@ -19,27 +19,27 @@ func lifted(t *testing.T, h Held) bool {
 func TestHoldLastsAsLongAsAnyToken(t *testing.T) {
 	r := NewRegistry(nil)
 	stamp := r.Stamp("a", "c")
-	if _, held := r.HeldNow("a", "c"); held || stamp.Held() {
+	if _, held := r.HeldNow("a", "c"); held || stamp.Holding() {
 		t.Fatal("held by nobody")
 	}
 	r.Hold("a", "c", "t1")
 	h, ok := r.HeldNow("a", "c")
-	if !ok || !stamp.Held() || len(h.Tokens) != 1 || r.Stamp("a", "other").Held() {
+	if !ok || !stamp.Holding() || len(h.Tokens) != 1 || r.Stamp("a", "other").Holding() {
 		t.Fatalf("held %+v, %v", h, ok)
 	}
 	r.Hold("a", "c", "t2") // a release begun anew
 	r.Hold("a", "c", "t1") // a watch that is behind shows the one before
 	r.Lift("a", "c", "t1") // and its end
 	r.Lift("a", "c", "unknown")
-	if !stamp.Held() || lifted(t, h) {
+	if !stamp.Holding() || lifted(t, h) {
 		t.Fatal("the end of one release undid the hold of another")
 	}
 	r.Lift("a", "c", "t2")
-	if stamp.Held() || !lifted(t, h) {
+	if stamp.Holding() || !lifted(t, h) {
 		t.Fatal("still held")
 	}
 	r.Hold("a", "c", "t3")
-	if again, _ := r.HeldNow("a", "c"); !stamp.Held() || lifted(t, again) {
+	if again, _ := r.HeldNow("a", "c"); !stamp.Holding() || lifted(t, again) {
 		t.Error("not held anew")
 	}
 }
@@ -52,8 +52,8 @@ func TestOverEndsAHold(t *testing.T) {
 	r.Hold("a", "c", "t")
 	h, _ := r.HeldNow("a", "c")
 	r.ClaimEnded("a", "c")
-	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !stamp.Held() {
-		t.Errorf("held %v, woken %v, stamp held %v", held, lifted(t, h), stamp.Held())
+	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !stamp.Holding() {
+		t.Errorf("held %v, woken %v, stamp held %v", held, lifted(t, h), stamp.Holding())
 	}
 	r.Hold("a", "c", "late")
 	if _, held := r.HeldNow("a", "c"); held {
