@@ -97,11 +97,11 @@ func (p *pods) giveToNext(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-// longerThanRest is longer than addresses rest by default, and ends before the SYN that a
+// longerThanCooldown is longer than addresses cool down by default, and ends before the SYN that a
 // kernel without shortConnect sends after 7 s.
-const longerThanRest = 6500 * time.Millisecond
+const longerThanCooldown = 6500 * time.Millisecond
 
-// An Envoy that stands still after ExtProc's answer, for longer than an address rests, sends
+// An Envoy that stands still after ExtProc's answer, for longer than an address cools down, sends
 // the request nowhere when it goes on: whether it has read the answer, and whether it was
 // connecting, without and with the fast path.
 func TestEnvoyThatStoodStill(t *testing.T) {
@@ -146,7 +146,7 @@ func TestEnvoyThatStoodStill(t *testing.T) {
 		if err := w.admin.Ready(t.Context()); err != nil {
 			t.Errorf("the other threads: %v", err)
 		}
-		time.AfterFunc(longerThanRest, func() { p.giveToNext(t); free() })
+		time.AfterFunc(longerThanCooldown, func() { p.giveToNext(t); free() })
 		if got := <-status; got < 500 || p.reached.Load() != 0 {
 			t.Errorf("status %d, the next pod got %d requests", got, p.reached.Load())
 		}
@@ -211,14 +211,14 @@ func (w *world) holdWorker(t *testing.T) func() {
 	return func() { close(goOn) }
 }
 
-// standStill stops Envoy for longer than an address rests, and gives the address to the
+// standStill stops Envoy for longer than an address cools down, and gives the address to the
 // next pod meanwhile.
 func (w *world) standStill(t *testing.T, p *pods, status <-chan int) {
 	t.Helper()
 	_ = w.cmd.Process.Signal(syscall.SIGSTOP)
 	t.Cleanup(func() { _ = w.cmd.Process.Signal(syscall.SIGCONT) })
-	time.AfterFunc(longerThanRest, func() { p.giveToNext(t) })
-	time.AfterFunc(longerThanRest+4*time.Second, func() { // a SYN may have come again
+	time.AfterFunc(longerThanCooldown, func() { p.giveToNext(t) })
+	time.AfterFunc(longerThanCooldown+4*time.Second, func() { // a SYN may have come again
 		if n := p.connected.Load(); n > 1 {
 			t.Error("the kernel connected Envoy to the next pod")
 		}

@@ -73,7 +73,7 @@ func TestFastPathLooksAgainAtLateRequests(t *testing.T) {
 	close(proceed)
 	statuses := client.statuses(t, h2Streams)
 	// Envoy may have been stopped between the answer and the connection of one; the time
-	// for which an address rests is for that.
+	// for which an address cools down is for that.
 	if n := wrong.Load(); n > 1 {
 		t.Errorf("%d requests reached the address after the fence", n)
 	}

@@ -11,7 +11,7 @@ import (
 
 // How long Envoy and its kernel may take between an answer and a connection to the
 // pod. They are constants, not options, because MaxHold follows from them, and
-// an address must stay unused for longer than that after its fence (controller --address-rest;
+// an address must stay unused for longer than that after its fence (controller --address-cooldown;
 // docs/design/design.md 4.2).
 const (
 	// ConnectTimeout bounds one attempt to connect to a pod.

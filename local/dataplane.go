@@ -83,8 +83,8 @@ func (d *dataPlane) controller() supervise.Spec {
 	if d.registry != "" {
 		spec.Args = append(spec.Args, "--template-registry", d.registry)
 	}
-	if d.test.AddressRest > 0 {
-		spec.Args = append(spec.Args, "--address-rest", d.test.AddressRest.String(), "--short-address-rest=true")
+	if d.test.AddressCooldown > 0 {
+		spec.Args = append(spec.Args, "--address-cooldown", d.test.AddressCooldown.String(), "--short-address-cooldown=true")
 	}
 	if d.test.LeaseDuration > 0 {
 		spec.Args = append(spec.Args, "--lease-grace", (d.test.LeaseDuration / 2).String())

@@ -54,7 +54,7 @@ func helper(ctx context.Context, command string, args []string) error {
 	values := map[string]*string{}
 	for _, name := range []string{
 		"kubeconfig", "state", "subnet", "isolation", "images", "helpers", "name", "metrics-address", "system-namespace", "key-namespace", "run-dir", "first-request-pool",
-		"lease-duration", "lease-renew-every", "lease-grace", "address-rest", "short-address-rest", "sandboxd-image", "gateways", "drain-delay", "domain", "leader-elect", "cluster-id", "checkpoint-dir", "recycle-after",
+		"lease-duration", "lease-renew-every", "lease-grace", "address-cooldown", "short-address-cooldown", "sandboxd-image", "gateways", "drain-delay", "domain", "leader-elect", "cluster-id", "checkpoint-dir", "recycle-after",
 		"control-tls-cert", "control-tls-key", "control-tls-ca", "control-tls-peer", "fast-path", "fast-path-folder", "max-streams",
 	} {
 		values[name] = flags.String(name, "", "")

@@ -119,9 +119,9 @@ type TestOptions struct {
 	// or none. The controller's grace, which covers clocks that run at different
 	// speeds, is half of such a lease: here there is one clock.
 	LeaseDuration, LeaseRenewEvery time.Duration
-	// AddressRest is how long an address stays unused after its fence; 0 is the
+	// AddressCooldown is how long an address stays unused after its fence; 0 is the
 	// controller's own.
-	AddressRest time.Duration
+	AddressCooldown time.Duration
 	// DrainGrace is how long a gateway that is told to stop waits for what is
 	// open; 0 is the gateway's own.
 	DrainGrace time.Duration
@@ -221,8 +221,8 @@ func (o *Options) Validate() error {
 		return errors.New("--lease-duration and --lease-renew-every: set both, to more than 0")
 	case o.Test.LeaseDuration < 2*o.Test.LeaseRenewEvery:
 		return fmt.Errorf("--lease-duration %s: must be at least twice --lease-renew-every", o.Test.LeaseDuration)
-	case o.Test.AddressRest < 0:
-		return fmt.Errorf("--address-rest %s: must not be negative", o.Test.AddressRest)
+	case o.Test.AddressCooldown < 0:
+		return fmt.Errorf("--address-cooldown %s: must not be negative", o.Test.AddressCooldown)
 	case o.Test.DrainGrace < 0:
 		return fmt.Errorf("--drain-grace %s: must not be negative", o.Test.DrainGrace)
 	case o.NewAPIKey == nil:

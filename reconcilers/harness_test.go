@@ -36,8 +36,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-// addressRest is shorter than what is shipped: most tests are not about it.
-const addressRest = 3 * time.Second
+// addressCooldown is shorter than what is shipped: most tests are not about it.
+const addressCooldown = 3 * time.Second
 
 // world is one test's namespace: the controller under test, a node that the
 // test plays, and gateways that acknowledge fences.
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, configure ...func(*world)) *world {
 // it runs before the parallel ones.
 func newWorldAlone(t testing.TB, configure ...func(*world)) *world {
 	w := &world{t: t, c: kubetest.Client(t), ns: kubetest.Namespace(t), gateways: &gateways{}}
-	w.options.Fencer, w.options.ClusterID, w.options.AddressRest = w.gateways, "local", addressRest
+	w.options.Fencer, w.options.ClusterID, w.options.AddressCooldown = w.gateways, "local", addressCooldown
 	w.node = newNode(w)
 	for _, f := range configure {
 		f(w)

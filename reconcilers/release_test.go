@@ -124,8 +124,8 @@ func TestAddressWaitsForItsFence(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.await("p", v1alpha1.PodIdle, 1) // next, or the one in its place: it may not wait for ten seconds
-	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
-		t.Errorf("idle %v after the fence, want %v", held, addressRest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressCooldown {
+		t.Errorf("idle %v after the fence, want %v", held, addressCooldown)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestSmallRange(t *testing.T) {
 					t.Fatal(err)
 				}
 				s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
-				free[pod.Status.PodIP] = s.Status.FencedAt.Add(addressRest)
+				free[pod.Status.PodIP] = s.Status.FencedAt.Add(addressCooldown)
 			}
 		})
 	}
@@ -311,8 +311,8 @@ func TestDeletedSandbox(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
-		t.Errorf("the record went %v after its fence, want %v", held, addressRest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressCooldown {
+		t.Errorf("the record went %v after its fence, want %v", held, addressCooldown)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestNoRecords(t *testing.T) {
 	w.gateways.setAway(false)
 	s = w.awaitSandbox(s, v1alpha1.SandboxEnded)
 	w.awaitSandbox(s, "")
-	if held := time.Since(s.Status.FencedAt.Time); held < addressRest {
-		t.Errorf("the record went %v after its fence, want %v", held, addressRest)
+	if held := time.Since(s.Status.FencedAt.Time); held < addressCooldown {
+		t.Errorf("the record went %v after its fence, want %v", held, addressCooldown)
 	}
 }

@@ -67,9 +67,9 @@ type Options struct {
 	SandboxReadyHook sandboxpool.SandboxReadyHook
 	IdleNotifier     sandboxpool.IdleNotifier
 	PluginManager    sandboxpool.PluginManager
-	// AddressRest is how long after its fence an address stays unused; 0 is
-	// address.DefaultRest.
-	AddressRest time.Duration
+	// AddressCooldown is how long after its fence an address stays unused; 0 is
+	// address.DefaultCooldown.
+	AddressCooldown time.Duration
 	// RecycleAfter: see sandboxpool.SandboxPoolReconciler.
 	RecycleAfter time.Duration
 	// Demand and DemandChanged: see sandboxpool.SandboxPoolReconciler.
@@ -117,7 +117,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // Setup registers all reconcilers with the manager. Call it once per manager,
 // before the manager starts.
 func Setup(mgr ctrl.Manager, o Options) error {
-	ledger := address.NewLedger(nil, o.AddressRest)
+	ledger := address.NewLedger(nil, o.AddressCooldown)
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making an API client: %w", err)

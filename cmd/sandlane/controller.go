@@ -72,8 +72,8 @@ type controllerOptions struct {
 	recordCap       int
 	recordNameHold  time.Duration
 	idleCheck       time.Duration
-	addressRest     time.Duration
-	shortRest       bool
+	addressCooldown time.Duration
+	shortCooldown   bool
 	unansweredPause time.Duration
 	recycleAfter    time.Duration
 	leaseGrace      time.Duration
@@ -108,9 +108,9 @@ func newController() *cobra.Command {
 	flags.IntVar(&o.recordCap, "record-cap", sandboxpool.DefaultRecordCap, "how many ended sandboxes a namespace keeps, besides those that --record-name-hold keeps")
 	flags.DurationVar(&o.recordNameHold, "record-name-hold", sandboxpool.DefaultNameHold, "how long an ended sandbox whose ID is not of the REST API's making is kept whatever the cap, so that no request makes it anew; at most --record-ttl")
 	flags.DurationVar(&o.idleCheck, "idle-check-interval", time.Second, "time between two looks for idle sandboxes")
-	flags.DurationVar(&o.addressRest, "address-rest", address.DefaultRest, "how long the address of an ended sandbox stays unused after every gateway knows of the end: with less an Envoy that stood still may send a request to the next sandbox; at least "+address.DefaultRest.String())
-	flags.BoolVar(&o.shortRest, "short-address-rest", false, "accept a shorter --address-rest, with which an Envoy may send a request to the next sandbox (for tests)")
-	if err := flags.MarkHidden("short-address-rest"); err != nil {
+	flags.DurationVar(&o.addressCooldown, "address-cooldown", address.DefaultCooldown, "how long the address of an ended sandbox stays unused after every gateway knows of the end: with less an Envoy that stood still may send a request to the next sandbox; at least "+address.DefaultCooldown.String())
+	flags.BoolVar(&o.shortCooldown, "short-address-cooldown", false, "accept a shorter --address-cooldown, with which an Envoy may send a request to the next sandbox (for tests)")
+	if err := flags.MarkHidden("short-address-cooldown"); err != nil {
 		panic(err) // no such flag: a slip in this function
 	}
 	flags.DurationVar(&o.unansweredPause, "unanswered-pause-for", sandbox.DefaultUnknownFor, "how long a sandbox that its timeout pauses may wait for an answer of its pod; then it ends, with its files")
@@ -130,8 +130,8 @@ func newController() *cobra.Command {
 		if o.recordTTL <= 0 || o.recordCap <= 0 || o.recordNameHold <= 0 || o.idleCheck <= 0 || o.leaseGrace <= 0 {
 			return errors.New("--record-ttl, --record-cap, --record-name-hold, --idle-check-interval and --lease-grace must be more than 0")
 		}
-		if o.addressRest < address.DefaultRest && !o.shortRest {
-			return fmt.Errorf("--address-rest %s: must not be less than %s, or a late request may reach the next sandbox with the address", o.addressRest, address.DefaultRest)
+		if o.addressCooldown < address.DefaultCooldown && !o.shortCooldown {
+			return fmt.Errorf("--address-cooldown %s: must not be less than %s, or a late request may reach the next sandbox with the address", o.addressCooldown, address.DefaultCooldown)
 		}
 		if o.unansweredPause <= 0 {
 			return errors.New("--unanswered-pause-for must be more than 0")
@@ -262,7 +262,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		RecordCap:          o.recordCap,
 		RecordNameHold:     o.recordNameHold,
 		IdleCheckInterval:  o.idleCheck,
-		AddressRest:        o.addressRest,
+		AddressCooldown:    o.addressCooldown,
 		UnansweredPauseFor: o.unansweredPause,
 		RecycleAfter:       o.recycleAfter,
 		ClusterID:          o.clusterID,

@@ -65,10 +65,10 @@ This is for development: it is no boundary against hostile code.`,
 	flags.BoolVar(&o.Test.ReuseAddresses, "reuse-addresses", false, "give a new pod the address that was freed last (for tests)")
 	flags.DurationVar(&o.Test.LeaseDuration, "lease-duration", 0, "how long a gateway answers without a renewal (for tests)")
 	flags.DurationVar(&o.Test.LeaseRenewEvery, "lease-renew-every", 0, "time between renewals (for tests)")
-	flags.DurationVar(&o.Test.AddressRest, "address-rest", 0, "how long an ended sandbox's address stays unused (for tests)")
+	flags.DurationVar(&o.Test.AddressCooldown, "address-cooldown", 0, "how long an ended sandbox's address stays unused (for tests)")
 	flags.DurationVar(&o.Test.DrainGrace, "drain-grace", 0, "how long a stopped gateway waits for what is open (for tests)")
 	flags.BoolVar(&o.Test.Audit, "audit", false, "note each request of gateways and controller in the API server's audit log (for tests)")
-	for _, name := range []string{"audit", "reuse-addresses", "lease-duration", "lease-renew-every", "address-rest", "drain-grace"} {
+	for _, name := range []string{"audit", "reuse-addresses", "lease-duration", "lease-renew-every", "address-cooldown", "drain-grace"} {
 		if err := flags.MarkHidden(name); err != nil {
 			panic(err) // no such flag: a slip in this function
 		}
@@ -147,7 +147,7 @@ func upArgs(o *local.Options) []string {
 		"--base-pool-size", strconv.Itoa(o.BasePoolSize), "--interpreter-pool-size", strconv.Itoa(o.InterpreterPoolSize), "--idle-timeout", o.IdleTimeout.String(), "--isolation", o.Isolation, "--fast-path", o.FastPath,
 		"--reuse-addresses=" + strconv.FormatBool(o.Test.ReuseAddresses),
 		"--lease-duration", o.Test.LeaseDuration.String(), "--lease-renew-every", o.Test.LeaseRenewEvery.String(),
-		"--address-rest", o.Test.AddressRest.String(), "--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
+		"--address-cooldown", o.Test.AddressCooldown.String(), "--drain-grace", o.Test.DrainGrace.String(), "--audit=" + strconv.FormatBool(o.Test.Audit),
 	}
 	if o.Egress.Run {
 		args = append(args, "--egress", "--egress-open", strings.Join(o.Egress.Open, ","), "--egress-resolver", o.Egress.Resolver, "--egress-ca", o.Egress.RootsFile)

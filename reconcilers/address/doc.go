@@ -9,7 +9,7 @@
 //  2. the Ledger: what this process knows of claims and fences, at once, not
 //     when a cache shows it;
 //  3. the Sandboxes on record, from the cache: none had it without being fenced
-//     for less than the rest.
+//     for less than the cooldown.
 //
 // The order matters. A claimed pod leaves the API only after its address stands
 // in the status of its Sandbox, and the writer of that tells the ledger first. So

@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultRest is how long after its fence an address stays unused (docs/design/design.md
+// DefaultCooldown is how long after its fence an address stays unused (docs/design/design.md
 // 4.2). It is longer than from an answer of ExtProc until Envoy's connection for it was made
 // (envoy.MaxHold, 7.1 s), also if Envoy stands still meanwhile.
-const DefaultRest = 8 * time.Second
+const DefaultCooldown = 8 * time.Second
 
-// keepFenced is how long after its rest a fenced entry is remembered. The pool reconciler
+// keepFenced is how long after its cooldown a fenced entry is remembered. The pool reconciler
 // asks for it when the record of the claim is gone before the pod is.
 const keepFenced = 10 * time.Minute
 
@@ -21,8 +21,8 @@ const keepFenced = 10 * time.Minute
 // concurrent use.
 type Ledger struct {
 	clock clock.PassiveClock
-	// rest is how long after its fence an address stays unused; it never changes.
-	rest time.Duration
+	// cooldown is how long after its fence an address stays unused; it never changes.
+	cooldown time.Duration
 
 	mu sync.Mutex
 	// loaded is set once by Load and never cleared.
@@ -48,19 +48,19 @@ type UnfencedClaim struct {
 }
 
 // NewLedger returns an empty ledger, for which no address is free before Load. An address
-// stays unused for rest after its fence; 0 is DefaultRest. A nil clock is the real one.
-func NewLedger(c clock.PassiveClock, rest time.Duration) *Ledger {
+// stays unused for cooldown after its fence; 0 is DefaultCooldown. A nil clock is the real one.
+func NewLedger(c clock.PassiveClock, cooldown time.Duration) *Ledger {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	if rest <= 0 {
-		rest = DefaultRest
+	if cooldown <= 0 {
+		cooldown = DefaultCooldown
 	}
-	return &Ledger{clock: c, rest: rest, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
+	return &Ledger{clock: c, cooldown: cooldown, claims: map[string]*entry{}, byAddress: map[string]map[string]*entry{}, bySandbox: map[string][]*entry{}}
 }
 
-// Rest returns how long after its fence an address stays unused.
-func (l *Ledger) Rest() time.Duration { return l.rest }
+// Cooldown returns how long after its fence an address stays unused.
+func (l *Ledger) Cooldown() time.Duration { return l.cooldown }
 
 // NoteClaim notes that the sandbox's claim has or had the address. It must be called before the
 // address is written to the Sandbox's status. A claim that is fenced stays so:
@@ -119,13 +119,13 @@ func (l *Ledger) IsFenced(claimID string) bool {
 	return e != nil && !e.fencedAt.IsZero()
 }
 
-// SafelyFenced reports whether the claim was fenced at least the rest ago, as far
+// SafelyFenced reports whether the claim was fenced at least the cooldown ago, as far
 // as this process knows.
 func (l *Ledger) SafelyFenced(claimID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.claims[claimID]
-	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= l.rest
+	return e != nil && !e.fencedAt.IsZero() && l.clock.Since(e.fencedAt) >= l.cooldown
 }
 
 // Free reports whether no claim known here stands in the way of the address; if
@@ -138,7 +138,7 @@ func (l *Ledger) Free(address string) Verdict {
 	}
 	verdict := Verdict{Free: true}
 	for _, e := range l.byAddress[address] {
-		verdict = verdict.and(judge(e.fencedAt, l.clock.Now(), l.rest, "claim "+e.claim))
+		verdict = verdict.and(judge(e.fencedAt, l.clock.Now(), l.cooldown, "claim "+e.claim))
 	}
 	return verdict
 }
@@ -196,7 +196,7 @@ func (l *Ledger) prune() {
 	}
 	l.nextPrune = now.Add(time.Minute)
 	for claim, e := range l.claims {
-		if e.fencedAt.IsZero() || now.Sub(e.fencedAt) < l.rest+keepFenced {
+		if e.fencedAt.IsZero() || now.Sub(e.fencedAt) < l.cooldown+keepFenced {
 			continue
 		}
 		delete(l.claims, claim)

@@ -50,7 +50,7 @@ func TestLedgerHoldsUntilAfterTheFence(t *testing.T) {
 		t.Error("free without a fence")
 	}
 	l.NoteFenced("a", "10.0.0.1")
-	c.Step(DefaultRest)
+	c.Step(DefaultCooldown)
 	if l.Free("10.0.0.1").Free {
 		t.Error("free while another claim is not fenced")
 	}
@@ -58,7 +58,7 @@ func TestLedgerHoldsUntilAfterTheFence(t *testing.T) {
 		t.Error("a is fenced, b is not")
 	}
 	l.NoteFenced("b", "10.0.0.1")
-	c.Step(DefaultRest - time.Millisecond)
+	c.Step(DefaultCooldown - time.Millisecond)
 	if v := l.Free("10.0.0.1"); v.Free || v.RetryAfter != time.Millisecond {
 		t.Errorf("just before the hold is over: %+v", v)
 	}
@@ -72,7 +72,7 @@ func TestLedgerNeverGoesBack(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Now())
 	l := loaded(t, c)
 	l.NoteFenced("a", "10.0.0.1")
-	c.Step(DefaultRest)
+	c.Step(DefaultCooldown)
 	l.NoteClaim("a", "s", "10.0.0.1") // an old view
 	l.NoteFenced("a", "10.0.0.1")     // again
 	if v := l.Free("10.0.0.1"); !v.Free {
@@ -87,7 +87,7 @@ func TestLedgerForgetsOldFences(t *testing.T) {
 	for _, claim := range []string{"a", "b", "c"} {
 		l.NoteFenced(claim, "10.0.0.2")
 	}
-	c.Step(keepFenced + DefaultRest)
+	c.Step(keepFenced + DefaultCooldown)
 	l.NoteFenced("d", "10.0.0.3")
 	if len(l.claims) != 2 || len(l.byAddress) != 2 || len(l.Unfenced()) != 1 || len(l.UnfencedOf("s")) != 1 {
 		t.Errorf("claims %v, addresses %v", l.claims, l.byAddress)
@@ -143,7 +143,7 @@ func TestLoadKnowsWhatThePredecessorKnew(t *testing.T) {
 			t.Errorf("%s: %+v, want free %v", address, got, free)
 		}
 	}
-	c.Step(DefaultRest)
+	c.Step(DefaultCooldown)
 	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
 		if v := l.Free(address); !v.Free {
 			t.Errorf("%s: %+v after the hold", address, v)
@@ -172,7 +172,7 @@ func TestLoadTellsAFormerClaimFromTheOneBoundNow(t *testing.T) {
 		t.Error("the address of the claim bound now is free")
 	}
 	l.NoteFenced("current", "10.0.0.2")
-	c.Step(DefaultRest)
+	c.Step(DefaultCooldown)
 	if l.Free("10.0.0.1").Free || !l.Free("10.0.0.2").Free {
 		t.Error("the fence of the claim bound now is one of the former claim's address")
 	}
@@ -196,13 +196,13 @@ func TestDecide(t *testing.T) {
 		{name: "fresh", pods: []corev1.Pod{self}, free: true},
 		{name: "another pod shows it", pods: []corev1.Pod{self, other}, retry: pollBusy},
 		{name: "an unfenced sandbox had it", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", nil)}, retry: pollBusy},
-		{name: "fenced just now", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(time.Second))}, retry: DefaultRest - time.Second},
-		{name: "fenced long enough ago", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(DefaultRest))}, free: true},
+		{name: "fenced just now", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(time.Second))}, retry: DefaultCooldown - time.Second},
+		{name: "fenced long enough ago", sandboxes: []v1alpha1.Sandbox{*sandbox("a", "c", "x", ago(DefaultCooldown))}, free: true},
 		{name: "one of several is unfenced", retry: pollBusy, sandboxes: []v1alpha1.Sandbox{
 			*sandbox("a", "c", "x", ago(time.Hour)), *sandbox("b", "d", "x", nil), *sandbox("c", "e", "x", ago(time.Hour))}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Decide("self", tt.pods, tt.sandboxes, now, DefaultRest)
+			v := Decide("self", tt.pods, tt.sandboxes, now, DefaultCooldown)
 			if v.Free != tt.free || v.RetryAfter != tt.retry || (v.Reason == "") != v.Free {
 				t.Errorf("%+v, want free %v, retry after %v", v, tt.free, tt.retry)
 			}

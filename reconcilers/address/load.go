@@ -21,7 +21,7 @@ const pageSize = 500
 // from the API server, not from a cache. Call it once, at the start of a
 // leadership; after an error call it again.
 //
-// A fence that is not a minute older than the rest counts from now: it was noted by
+// A fence that is not a minute older than the cooldown counts from now: it was noted by
 // another process's clock.
 func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 	// Pods first: a claimed pod that is gone from the list by the time it is
@@ -38,7 +38,7 @@ func (l *Ledger) Load(ctx context.Context, live client.Reader) error {
 		case fenced != nil && former:
 		case fenced == nil:
 			l.NoteClaim(claim, s.Name, s.Status.Address)
-		case l.clock.Since(fenced.Time) < l.rest+time.Minute:
+		case l.clock.Since(fenced.Time) < l.cooldown+time.Minute:
 			l.NoteFenced(claim, s.Status.Address)
 		default:
 			l.NoteFencedInStatus(claim)

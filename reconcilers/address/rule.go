@@ -63,5 +63,5 @@ func (r *Rule) Check(ctx context.Context, pod *corev1.Pod) (Verdict, error) {
 	if r.Clock != nil {
 		now = r.Clock
 	}
-	return verdict.and(Decide(pod.UID, pods.Items, sandboxes.Items, now.Now(), r.Ledger.rest)), nil
+	return verdict.and(Decide(pod.UID, pods.Items, sandboxes.Items, now.Now(), r.Ledger.cooldown)), nil
 }

@@ -35,9 +35,9 @@ func busy(reason string, retry time.Duration) Verdict {
 }
 
 // Decide judges the address by what is on record: pods are those that show it
-// (see Shows), sandboxes those whose status has it; self is the pod that asks, and rest
+// (see Shows), sandboxes those whose status has it; self is the pod that asks, and cooldown
 // how long an address stays unused after its fence. It is pure.
-func Decide(self types.UID, pods []corev1.Pod, sandboxes []v1alpha1.Sandbox, now time.Time, rest time.Duration) Verdict {
+func Decide(self types.UID, pods []corev1.Pod, sandboxes []v1alpha1.Sandbox, now time.Time, cooldown time.Duration) Verdict {
 	verdict := Verdict{Free: true}
 	for i := range pods {
 		if p := &pods[i]; p.UID != self {
@@ -50,7 +50,7 @@ func Decide(self types.UID, pods []corev1.Pod, sandboxes []v1alpha1.Sandbox, now
 		if s.Status.FencedAt != nil {
 			fenced = s.Status.FencedAt.Time
 		}
-		verdict = verdict.and(judge(fenced, now, rest, "sandbox "+s.Name))
+		verdict = verdict.and(judge(fenced, now, cooldown, "sandbox "+s.Name))
 	}
 	return verdict
 }
@@ -58,12 +58,12 @@ func Decide(self types.UID, pods []corev1.Pod, sandboxes []v1alpha1.Sandbox, now
 // judge is the rule for one former owner. A fence in the future comes from a
 // clock that was set back; it is not waited for here, since the ledger counts
 // every late fence from when this process heard of it.
-func judge(fencedAt, now time.Time, rest time.Duration, owner string) Verdict {
+func judge(fencedAt, now time.Time, cooldown time.Duration, owner string) Verdict {
 	if fencedAt.IsZero() {
 		return busy(owner+" had it and is not fenced yet", pollBusy)
 	}
-	if age := now.Sub(fencedAt); age >= 0 && age < rest {
-		return busy(owner+" had it until just now", rest-age)
+	if age := now.Sub(fencedAt); age >= 0 && age < cooldown {
+		return busy(owner+" had it until just now", cooldown-age)
 	}
 	return Verdict{Free: true}
 }

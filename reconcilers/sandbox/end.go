@@ -36,7 +36,7 @@ import (
 //     so that the pool reconciler can delete the pod.
 //  4. Ended: write status Ended with all of that and fencedAt; then tell the ledger.
 //  5. Keep the Sandbox object for its TTL, then delete it. A deleted Sandbox keeps its
-//     finalizer until it is Ended and the ledger's rest has passed, so that a new controller
+//     finalizer until it is Ended and the ledger's cooldown has passed, so that a new controller
 //     learns from the API what its predecessor knew.
 //
 // A crash between any two steps leaves a state from which the next process does the same
@@ -219,7 +219,7 @@ func (r *Reconciler) markEnded(ctx context.Context, s *v1alpha1.Sandbox, rec rec
 
 // keepRecord keeps the object of an ended sandbox as long as the SandboxStore says, and then
 // deletes it. It keeps the finalizer of a deleted object until the address has been out of
-// use for the ledger's rest.
+// use for the ledger's cooldown.
 func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.Result, error) {
 	now := r.now()
 	if s.DeletionTimestamp == nil && r.written.isDeleted(s) {
@@ -244,8 +244,8 @@ func (r *Reconciler) keepRecord(ctx context.Context, s *v1alpha1.Sandbox) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if s.Status.FencedAt != nil {
-		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < r.Ledger.Rest() {
-			return ctrl.Result{RequeueAfter: r.Ledger.Rest() - age}, nil
+		if age := now.Sub(s.Status.FencedAt.Time); age >= 0 && age < r.Ledger.Cooldown() {
+			return ctrl.Result{RequeueAfter: r.Ledger.Cooldown() - age}, nil
 		}
 	}
 	if !controllerutil.ContainsFinalizer(s, v1alpha1.FinalizerSandbox) {

@@ -59,7 +59,7 @@ func TestHibernated(t *testing.T) {
 	if s.Status.FencedAt == nil || !g.Ledger.IsFenced("c") || !slices.Equal(g.asked, []string{"10.0.0.1", "10.0.0.1"}) || s.Spec.End != nil {
 		t.Errorf("status %+v, asked %v", s.Status, g.asked)
 	}
-	g.clock.SetTime(now.Add(2*time.Second + address.DefaultRest))
+	g.clock.SetTime(now.Add(2*time.Second + address.DefaultCooldown))
 	if v := g.Ledger.Free("10.0.0.1"); !v.Free {
 		t.Errorf("the address: %+v", v)
 	}
@@ -121,7 +121,7 @@ func TestFormerPodOfWhatIsBoundAnew(t *testing.T) {
 		if phase := v1alpha1.PhaseOf(g.pod(t, "pod2")); phase != v1alpha1.PodRunning || g.Ledger.IsFenced("c2") {
 			t.Errorf("the new pod is %s", phase)
 		}
-		g.clock.SetTime(now.Add(address.DefaultRest))
+		g.clock.SetTime(now.Add(address.DefaultCooldown))
 		if g.look(t); g.orphanCandidates.has("s") {
 			t.Error("it is still a candidate")
 		}

@@ -69,7 +69,7 @@ func TestAFencedStrayThatRunsIsStopped(t *testing.T) {
 	w := &sweeper{r: g.Reconciler}
 	g.Ledger.NoteClaim("c", "s", "10.0.0.1")
 	g.Ledger.NoteFenced("c", "10.0.0.1")
-	g.clock.SetTime(now.Add(address.DefaultRest))
+	g.clock.SetTime(now.Add(address.DefaultCooldown))
 	for range 3 {
 		g.candidateNow(t, "s")
 		if err := w.sweep(t.Context()); err != nil {

@@ -55,8 +55,8 @@ type view struct {
 	sandbox *v1alpha1.Sandbox
 	// fenced: the pod's claim was fenced long enough ago, by any process.
 	fenced bool
-	// rest is how long an address stays unused after its fence.
-	rest time.Duration
+	// cooldown is how long an address stays unused after its fence.
+	cooldown time.Duration
 	// startup bounds the time to Ready; waited is how long this process has seen
 	// the pod warm, or start for its claim.
 	startup, waited time.Duration

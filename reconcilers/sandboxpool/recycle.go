@@ -15,7 +15,7 @@ import (
 )
 
 // fencePatience is how long a pod that could be recycled waits for its fence, beside the
-// rest of its address after that.
+// cooldown of its address after that.
 const fencePatience = 30 * time.Second
 
 // DefaultRecycleAfter is longer than a kubelet remembers by default that it has started
@@ -52,7 +52,7 @@ func decideRecycle(v view, now time.Time) decision {
 	if s.Spec.End == nil { // fenced for a reason of its own: nothing says for how long to wait
 		return gone
 	}
-	patience := fencePatience + v.rest
+	patience := fencePatience + v.cooldown
 	left := patience - now.Sub(s.Spec.End.At.Time)
 	if left <= 0 || left > patience {
 		return gone

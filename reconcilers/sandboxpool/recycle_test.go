@@ -119,10 +119,10 @@ func TestDecideRecycle(t *testing.T) {
 		{"not fenced", changedPod(), stepNone},
 		{"not fenced for long", changedPod(func(v *view) { v.sandbox.Spec.End.At = metav1.NewTime(now.Add(-time.Minute)) }), stepDelete},
 		{"not fenced, while its address would rest", changedPod(func(v *view) {
-			v.rest, v.sandbox.Spec.End.At = time.Minute, metav1.NewTime(now.Add(-time.Minute))
+			v.cooldown, v.sandbox.Spec.End.At = time.Minute, metav1.NewTime(now.Add(-time.Minute))
 		}), stepNone},
 		{"not fenced, and its address would have rested", changedPod(func(v *view) {
-			v.rest, v.sandbox.Spec.End.At = time.Minute, metav1.NewTime(now.Add(-90*time.Second))
+			v.cooldown, v.sandbox.Spec.End.At = time.Minute, metav1.NewTime(now.Add(-90*time.Second))
 		}), stepDelete},
 		{"fenced, not Ended", changedPod(fenced, func(v *view) { v.sandbox.Status.Phase = v1alpha1.SandboxEnding }), stepNone},
 		{"fenced without an end", changedPod(fenced, func(v *view) { v.sandbox.Spec.End, v.sandbox.Status.Phase = nil, v1alpha1.SandboxEnding }), stepDelete},

@@ -80,10 +80,10 @@ func (r *SandboxPoolReconciler) step(ctx context.Context, pool *v1alpha1.Sandbox
 
 func (r *SandboxPoolReconciler) view(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod, lacking bool) (view, error) {
 	v := view{
-		pod:    pod,
-		fenced: claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
-		rest:   r.Ledger.Rest(),
-		drain:  pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
+		pod:      pod,
+		fenced:   claimed(pod) && r.Ledger.SafelyFenced(pod.Annotations[v1alpha1.AnnotationClaim]),
+		cooldown: r.Ledger.Cooldown(),
+		drain:    pool == nil || pool.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, pool),
 	}
 	v.outdated = tpl != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] != tpl.Hash
 	_, begun := pod.Annotations[v1alpha1.AnnotationRecycling]

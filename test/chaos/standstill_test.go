@@ -32,7 +32,7 @@ const (
 	standUsed = 30 * time.Second
 )
 
-// Envoys stand still for ten seconds, longer than an address rests, with answers of ExtProc
+// Envoys stand still for ten seconds, longer than an address cools down, with answers of ExtProc
 // that they have not read, and while they connect to pods that drop their SYNs. Meanwhile
 // the sandboxes are ended and their addresses serve others. No request reaches these.
 //
@@ -40,7 +40,7 @@ const (
 // that are being made too; that the kernel's patience is short where no node does so is
 // tested in package envoy.
 func TestEnvoysThatStandStill(t *testing.T) {
-	own, r := stackOf(t, 3, "--address-rest", "0s") // what is shipped: shorter ones are not safe here
+	own, r := stackOf(t, 3, "--address-cooldown", "0s") // what is shipped: shorter ones are not safe here
 	share(t, own, r)
 	for i, kind := range []struct {
 		name  string

@@ -91,9 +91,9 @@ func Binary() (string, error) {
 	return "", errors.New("no binary under test: not inside a checkout and " + BinaryEnv + " is unset")
 }
 
-// AddressRest is how long an address rests in the stacks that Start makes, unless their
+// AddressCooldown is how long an address cools down in the stacks that Start makes, unless their
 // arguments say otherwise. It is shorter than what is shipped: tests end many sandboxes.
-const AddressRest = 3 * time.Second
+const AddressCooldown = 3 * time.Second
 
 // Start runs `sandlane up -d` with a free port and the given further
 // arguments, and returns when it is ready. The caller calls Stop, also after
@@ -112,7 +112,7 @@ func Start(ctx context.Context, state string, args ...string) (*Stack, error) {
 		args = append([]string{"--fast-path", mode}, args...)
 	}
 	// A kernel of Python a stack is more than most tests need; those that do ask for it.
-	out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0", "--interpreter-pool-size", "0", "--address-rest", AddressRest.String()}, args...)...)
+	out, err := s.Run(ctx, append([]string{"up", "-d", "--port", "0", "--interpreter-pool-size", "0", "--address-cooldown", AddressCooldown.String()}, args...)...)
 	if err != nil {
 		return s, fmt.Errorf("sandlane up: %w\n%s", err, out)
 	}
