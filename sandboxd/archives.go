@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/access"
@@ -34,10 +35,16 @@ type archiveArguments struct {
 	// Frozen refuses an archive of a sandbox that runs (409): it is for a pod that is to be
 	// given up, and may come after a resume.
 	Frozen bool `json:"frozen"`
+	// Since is the mark of an earlier archive: what was not changed after it is left out.
+	Since time.Duration `json:"since"`
 }
 
+// markHeader says the mark of an archive.
+const markHeader = "Sandlane-Mark"
+
 // archive serves POST /archive: it holds the sandbox still, and answers with the archive of
-// its files. If reading the files fails in between, the answer breaks off.
+// its files. If reading the files fails in between, the answer breaks off. The answer's mark lets
+// a later archive leave out what this one has.
 func (s *Server) archive(caller *caller) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, _, ok := caller.Command(w, r, "archive", 0, nil)
@@ -109,13 +116,17 @@ func (s *Server) writeArchive(ctx context.Context, caller *caller, w *statusWrit
 		}()
 		w.Header().Set("Content-Type", "application/x-tar")
 		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set(markHeader, strconv.FormatInt(int64(s.options.clock.mark()), 10)) // nothing is written any more
 		buffer := bufio.NewWriterSize(statusOnWrite{w}, archiveBuffer)
 		if order.Environment {
 			if err := json.NewEncoder(buffer).Encode(caller.State.Env()); err != nil { // with the end of the line
 				return err
 			}
 		}
-		tree.Since = s.options.clock.since(tree.Since) // now that nothing is written any more
+		tree.Since = s.options.clock.since(tree.Since)
+		if after := s.options.clock.sinceMark(order.Since); after.After(tree.Since) {
+			tree.Since = after
+		}
 		if err := archive.Write(ctx, buffer, tree); err != nil {
 			return err
 		}

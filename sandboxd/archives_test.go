@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +124,46 @@ func TestArchiveAndRestore(t *testing.T) {
 	g.init(b, 204, "", `{}`)
 	if status, answer := part(0, false, data[:third]); status != 409 || !strings.Contains(answer, "initialised") {
 		t.Errorf("a late part: %d %s", status, answer)
+	}
+}
+
+// An archive since the mark of another has what was changed after it alone, also where the clock was
+// set back in between.
+func TestArchiveSince(t *testing.T) {
+	var ahead atomic.Int64
+	started := time.Now().Add(-time.Minute).UnixNano() // the machine
+	ahead.Store(started)
+	clock := newWallClock(func() time.Duration { return time.Duration(ahead.Load()) }, nil, func() (clockSets, error) { return make(stubSets), nil })
+	g := newGateway("pod-1")
+	tree := tempLayer(t)
+	a := newAgent(t, g.options(Options{Freezer: &stubFreezer{}, Layer: tree, clock: clock}))
+	g.init(a, 204, "", `{}`)
+	archived := func(since string) (mark, data string) {
+		t.Helper()
+		arguments := `{"since":` + since + `}`
+		res, data := a.do("POST", "/archive", "", g.commandHeaders(a, "archive", arguments, "")...)
+		if res.StatusCode != 200 {
+			t.Fatalf("%d %s", res.StatusCode, data)
+		}
+		return res.Header.Get(markHeader), data
+	}
+	must(t, os.WriteFile(filepath.Join(tree.Base, "home", "first"), []byte("the file first"), 0o600))
+	mark, data := archived("0")
+	if !strings.Contains(data, "the file first") {
+		t.Error("the first archive lacks a file")
+	}
+	at, err := strconv.ParseInt(mark, 10, 64)
+	must(t, err)
+	if late := time.Duration(at); late < 30*time.Second || late > time.Hour/2 {
+		t.Errorf("the mark is %s after the machine's start", late)
+	}
+	later := strconv.FormatInt(at+int64(time.Hour), 10)
+	if _, data := archived(later); strings.Contains(data, "the file first") {
+		t.Error("an archive has a file that was not changed after its mark")
+	}
+	ahead.Store(started - int64(2*time.Hour)) // a file that is changed now has a time of two hours ago
+	if _, data := archived(later); !strings.Contains(data, "the file first") {
+		t.Error("an archive lacks a file that may have been changed while the clock was back")
 	}
 }
 

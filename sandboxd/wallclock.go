@@ -82,6 +82,20 @@ func (c *wallClock) since(start time.Time) time.Time {
 	return start.Add(c.least - c.start)
 }
 
+// mark returns the time since the machine's boot at which a file that is changed from now on is
+// changed at the earliest.
+func (c *wallClock) mark() time.Duration {
+	return time.Duration(time.Now().Add(-fileClockLag).UnixNano()) - c.ahead()
+}
+
+// sinceMark returns the earliest time that a file may have got that was changed after a mark.
+func (c *wallClock) sinceMark(mark time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.least = min(c.least, c.ahead())
+	return time.Unix(0, int64(mark+c.least))
+}
+
 // setTo sets the clock.
 func (c *wallClock) setTo(t time.Time) error {
 	c.mu.Lock()

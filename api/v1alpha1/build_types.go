@@ -159,7 +159,8 @@ type TemplateBuildStatus struct {
 	// PhaseAt is when the phase was written.
 	// +optional
 	PhaseAt *metav1.Time `json:"phaseAt,omitempty"`
-	// Base is the copy of the base in the template registry, by digest.
+	// Base is what the builder begins with, by digest: the copy of the base in the template
+	// registry, or what an earlier build's steps have made of it. Unset: there is no builder.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Base string `json:"base,omitempty"`

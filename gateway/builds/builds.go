@@ -48,7 +48,7 @@ const (
 type Agent interface {
 	Run(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, c sandboxdclient.Command, output func([]byte)) (int, error)
 	Put(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, path, user string, content io.Reader) error
-	Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error)
+	ArchiveSince(ctx context.Context, id string, pod *corev1.Pod, since sandboxdclient.Mark) (io.ReadCloser, sandboxdclient.Mark, error)
 }
 
 // Sandboxes makes and ends the builders. restapi.Sandboxes has both calls.
@@ -221,7 +221,7 @@ func (b *Builds) Files(ctx context.Context, caller restapi.KeyOwner, template, h
 		return false, "", err
 	}
 	end := strconv.FormatInt(time.Now().Add(uploadFor).Unix(), 10)
-	return present, string(caller.NamespaceUID) + "." + end + "." + b.signature(string(caller.NamespaceUID), template, hash, end), nil
+	return present != "", string(caller.NamespaceUID) + "." + end + "." + b.signature(string(caller.NamespaceUID), template, hash, end), nil
 }
 
 func (b *Builds) signature(namespaceUID, template, hash, end string) string {
@@ -292,7 +292,7 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 		if err != nil {
 			return err
 		}
-		if !present {
+		if present == "" {
 			return &restapi.RefusedBuildError{Reason: fmt.Sprintf("steps[%d]: %s", i, store.ErrNoFiles)}
 		}
 	}
@@ -323,7 +323,7 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	started = true
 	b.running.Go(func() {
 		defer b.leave(caller.Namespace)
-		b.run(record, caller, r.Username, r.Password)
+		b.run(record, caller, r)
 	})
 	return nil
 }

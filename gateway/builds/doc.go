@@ -10,7 +10,7 @@
 //
 //   - Waiting: there are name, tags and sizes; files may be uploaded. Next a gateway writes
 //     Building, with its own name, after the recipe.
-//   - Building: there is status.base once the base is copied, and then the builder's pool. Next
+//   - Building: there is status.base once a builder is needed, and then its pool. Next
 //     that gateway writes Starting, with status.image, or Failed; or the controller, Failed.
 //   - Starting: there is the template's pool, and the builder's goes. When a pod is Ready, the
 //     controller gives the pool its names and writes Ready, else Failed.
@@ -29,17 +29,29 @@
 //     The client's hash proves nothing: another namespace or template has other tags.
 //  3. POST …/builds/{buildID} checks steps, uploads and base, writes the recipe and Building.
 //  4. Base: the image for this platform is compared with the patterns and copied into the
-//     namespace's repository; status.base names it by digest.
+//     namespace's repository.
 //     The base of fromTemplate is the image that the template's build has as the build starts,
 //     by digest and in the same repository; nothing is copied.
-//  5. Steps: the gateway creates the builder, a sandbox like any other, and adds the user "user"
-//     if it is missing. RUN is a shell's command as the user of the time; COPY puts the upload
+//  5. Steps: the gateway takes the image of as many first steps as an earlier build has made (see
+//     Reuse). For the others it creates the builder, a sandbox like any other, and adds the user
+//     "user" if it is missing. RUN is a shell's command as the user of the time; COPY puts the upload
 //     there, and sandboxd unpacks it (package sandboxd/buildstep); ENV, WORKDIR and USER change
 //     what the next steps and the result have.
-//  6. Finalize: the archive that a snapshot would keep becomes one layer (package layer);
-//     Starting has the pushed image by digest.
+//     After each RUN, and after the last step, what was changed since the layer before becomes a
+//     layer (package layer).
+//  6. Finalize: the image gets the configuration that the steps leave; Starting has it by digest.
 //  7. The controller makes the pool: that image, runtimes: [sandboxd], the start command as
 //     command, the ready command as startup probe, sizes as limits.
+//
+// # Reuse
+//
+// An image after steps has a tag in the namespace's repository: a hash of the base's digest and of
+// all that was put into the builder or run there since. So the same steps on the same base have
+// one tag, an upload counts by its content, and no build finds what another namespace has made.
+// Gateways alone write these tags; of two builds at once the last has the tag, and both images are
+// right. A registry that collects an image takes its tag, and its steps run again; `force` and
+// skip_cache have them run whatever the registry has. A build all of whose steps are reused has
+// no builder.
 //
 // # Names
 //
@@ -100,6 +112,6 @@
 //
 // # Lacking
 //
-// Reuse of earlier steps; collecting images of deleted builds; pools that fall to no
+// Collecting images of deleted builds; pools that fall to no
 // replicas; builds that go on at another gateway.
 package builds

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +34,12 @@ const (
 var errStopped = errors.New("the gateway that ran the build was stopped; build it again")
 
 // run runs a build that was started.
-func (b *Builds) run(record *record, caller restapi.KeyOwner, username, password string) {
+func (b *Builds) run(record *record, caller restapi.KeyOwner, recipe restapi.Recipe) {
 	ctx, cancel := context.WithTimeout(b.stopped, buildFor)
 	defer cancel()
 	givenUp, done := make(chan struct{}), make(chan struct{})
 	kept, stopKeeping := context.WithCancel(ctx)
-	r := &runner{Builds: b, record: record, caller: caller, build: record.build, username: username, password: password}
+	r := &runner{Builds: b, record: record, caller: caller, build: record.build, username: recipe.Username, password: recipe.Password, reusable: reusable(recipe)}
 	go func() {
 		defer close(done)
 		record.keep(kept, func() { close(givenUp); cancel() })
@@ -80,7 +80,9 @@ type runner struct {
 	build              *v1alpha1.TemplateBuild // as it was started; only its names and spec are read
 	username, password string
 
-	builder string // the ID of the sandbox; empty before it may exist
+	reusable int                 // how many first steps of the plan may be taken from an earlier build
+	builder  string              // the ID of the sandbox; empty before it may exist
+	mark     sandboxdclient.Mark // of the last image that was made of the builder's files
 }
 
 // do takes a build from its start to its image.
@@ -96,33 +98,59 @@ func (r *runner) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, pod, err := r.startBuilder(ctx)
+	steps, state, err := r.plan(ctx, base)
 	if err != nil {
 		return err
 	}
-	state := initial(base.Config, r.build.Spec.Recipe.FromTemplate != "")
-	// Without a name: where there is no such user yet, an image may have none at all.
-	add := state.help("--add-user", buildUser)
-	add.User = ""
-	if err := r.perform(ctx, s, pod, action{command: add}); err != nil {
+	r.record.at(v1alpha1.BuildStepBase)
+	image, done, err := r.reuse(ctx, base, steps)
+	if err != nil {
 		return err
 	}
-	for i, step := range r.build.Spec.Recipe.Steps {
-		r.record.at(strconv.Itoa(i + 1))
-		a, err := state.take(step)
-		if err != nil {
-			return err
+	for _, s := range steps[:done] {
+		r.record.at(s.number)
+		if s.text != "" {
+			r.record.print("info", "CACHED "+s.text)
 		}
-		r.record.print("info", a.text)
-		if err := r.perform(ctx, s, pod, a); err != nil {
+	}
+	if done < len(steps) {
+		if image, err = r.work(ctx, image, steps[done:]); err != nil {
 			return err
 		}
 	}
 	r.record.at(v1alpha1.BuildStepFinalize)
-	return r.finalize(ctx, base, state)
+	return r.finalize(ctx, image, state)
 }
 
-// base copies the base, and tells the controller.
+// work does steps in a builder that begins with an image, and returns the image that they leave.
+func (r *runner) work(ctx context.Context, image *store.Base, steps []planned) (*store.Base, error) {
+	r.record.at(steps[0].number)
+	if err := r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { s.Base = image.Reference }); err != nil {
+		return nil, err
+	}
+	s, pod, err := r.startBuilder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, step := range steps {
+		r.record.at(step.number)
+		if step.text != "" {
+			r.record.print("info", step.text)
+		}
+		if err := r.perform(ctx, s, pod, step.action); err != nil {
+			return nil, err
+		}
+		last := !slices.ContainsFunc(steps[i+1:], func(later planned) bool { return later.command != nil })
+		if step.kept && (image.Layers < maxLayers || last) {
+			if image, err = r.keep(ctx, image, step.key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return image, nil
+}
+
+// base copies the base.
 func (r *runner) base(ctx context.Context) (*store.Base, error) {
 	from, namespace := r.build.Spec.Recipe.From, string(r.caller.NamespaceUID)
 	r.record.print("info", "FROM "+cmp.Or(r.build.Spec.Recipe.FromTemplate, from))
@@ -132,10 +160,7 @@ func (r *runner) base(ctx context.Context) (*store.Base, error) {
 	} else {
 		base, err = r.o.Store.CopyBase(ctx, namespace, from, r.username, r.password)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return base, r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { s.Base = base.Reference })
+	return base, err
 }
 
 // startBuilder creates the sandbox in which the steps run.
@@ -199,7 +224,7 @@ func (r *runner) perform(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.P
 
 // put puts an upload into the builder.
 func (r *runner) put(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, files string) error {
-	content, err := r.o.Store.Files(ctx, string(r.caller.NamespaceUID), r.build.Spec.TemplateID, files)
+	content, err := r.o.Store.Files(ctx, files)
 	if err != nil {
 		return err
 	}
@@ -207,19 +232,11 @@ func (r *runner) put(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	return r.o.Agent.Put(ctx, s, pod, uploaded, "root", content)
 }
 
-// finalize makes the image.
-func (r *runner) finalize(ctx context.Context, base *store.Base, state *state) error {
+// finalize makes the template's image of what the steps have made.
+func (r *runner) finalize(ctx context.Context, made *store.Base, state *state) error {
 	r.record.print("info", "making the image")
-	s, pod, err := r.o.Callable(ctx, r.caller.Namespace, r.builder)
+	image, err := r.o.Store.Configure(ctx, string(r.caller.NamespaceUID), made, state.configure)
 	if err != nil {
-		return fmt.Errorf("the builder is gone: %w", err)
-	}
-	archive, err := r.o.Agent.Archive(ctx, s.Name, pod)
-	if err != nil {
-		return publicError(err)
-	}
-	image, err := r.o.Store.Append(ctx, string(r.caller.NamespaceUID), base, archive, state.configure)
-	if err = errors.Join(err, archive.Close()); err != nil {
 		return err
 	}
 	r.record.print("info", "starting the first sandbox")

@@ -87,7 +87,8 @@ func (s *state) below(p string) string {
 
 // action is what one step does in the builder.
 type action struct {
-	// files is the upload that is put into the sandbox before the command; empty: none.
+	// files is the upload that is put into the sandbox before the command: the client's name of it,
+	// and in a plan that of the store; empty: none.
 	files string
 	// command runs after that; nil: none.
 	command *sandboxdclient.Command

@@ -45,6 +45,8 @@ type builder struct {
 	ended []string
 	ran   []string
 	put   string
+	// archived are the marks since which archives were asked for.
+	archived []sandboxdclient.Mark
 	// run, if set, answers a command; create, if set, a create.
 	run    func(ctx context.Context, c sandboxdclient.Command, output func([]byte)) (int, error)
 	create func(ctx context.Context) error
@@ -88,16 +90,19 @@ func (b *builder) Put(_ context.Context, _ *v1alpha1.Sandbox, _ *corev1.Pod, pat
 	return err
 }
 
-func (b *builder) Archive(context.Context, string, *corev1.Pod) (io.ReadCloser, error) {
+func (b *builder) ArchiveSince(_ context.Context, _ string, _ *corev1.Pod, since sandboxdclient.Mark) (io.ReadCloser, sandboxdclient.Mark, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.archived = append(b.archived, since)
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, h := range []tar.Header{{Name: "new"}, {Name: ".", PAXRecords: map[string]string{"SANDLANE.end": "1"}}} {
 		h.Typeflag, h.Format = tar.TypeReg, tar.FormatPAX
 		if err := w.WriteHeader(&h); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return io.NopCloser(&archive), w.Close()
+	return io.NopCloser(&archive), since + 1, w.Close()
 }
 
 // world is a gateway's Builds, with stand-ins around it.

@@ -62,6 +62,8 @@ type BuildStep struct {
 	Type  string
 	Args  []string
 	Files string // the hash that the client gave an upload
+	// Force: this step and those after it are done, whatever an earlier build has made.
+	Force bool
 }
 
 // Recipe is what a build does.
@@ -71,7 +73,9 @@ type Recipe struct {
 	// Username and Password are for the image's registry, and are kept nowhere.
 	Username, Password string
 	Steps              []BuildStep
-	Start, Ready       string
+	// Force: all steps are done, whatever an earlier build has made.
+	Force        bool
+	Start, Ready string
 }
 
 // BuildLogEntry is a line of a build's log.
@@ -294,7 +298,7 @@ var argsOfStep = map[string]struct{ least, most int }{
 
 // recipeOf checks the body of a start.
 func recipeOf(caller KeyOwner, body *api.TemplateBuildStart) (Recipe, error) {
-	recipe := Recipe{Image: ptr.Deref(body.FromImage, ""), Start: ptr.Deref(body.StartCmd, ""), Ready: ptr.Deref(body.ReadyCmd, "")}
+	recipe := Recipe{Image: ptr.Deref(body.FromImage, ""), Force: ptr.Deref(body.Force, false), Start: ptr.Deref(body.StartCmd, ""), Ready: ptr.Deref(body.ReadyCmd, "")}
 	switch text := ptr.Deref(body.FromTemplate, ""); {
 	case (text != "") == (recipe.Image != ""):
 		return Recipe{}, refuse(http.StatusBadRequest, "fromImage: is required, or fromTemplate, and not both")
@@ -316,7 +320,7 @@ func recipeOf(caller KeyOwner, body *api.TemplateBuildStart) (Recipe, error) {
 	}
 	if body.Steps != nil {
 		for i, step := range *body.Steps {
-			one := BuildStep{Type: strings.ToUpper(step.Type), Files: ptr.Deref(step.FilesHash, "")}
+			one := BuildStep{Type: strings.ToUpper(step.Type), Files: ptr.Deref(step.FilesHash, ""), Force: ptr.Deref(step.Force, false)}
 			if step.Args != nil {
 				one.Args = *step.Args
 			}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +29,7 @@ var (
 
 const (
 	argumentsHeader = "Sandlane-Arguments"
+	markHeader      = "Sandlane-Mark"
 	// chunkSize is how many bytes of an archive one request sends at most. It is so small
 	// that even a slow disk writes them well within the two seconds of a call.
 	chunkSize = 1 << 20
@@ -44,6 +46,10 @@ type Parts interface {
 	Part(buf []byte) (n int, digest [sha256.Size]byte, last bool, err error)
 }
 
+// Mark is where an archive ended, as the sandboxd that made it counts time; the zero value is
+// before all changes.
+type Mark int64
+
 // Archive stops all processes of the pod's sandbox and returns the archive of its files;
 // the processes continue at the archive's end. The archive is complete only if reading it
 // ends with io.EOF. The caller closes it.
@@ -51,17 +57,32 @@ type Parts interface {
 // Archive may take longer than the two seconds of other calls, since it changes nothing, and
 // all bytes on its connection come from the process that accepted the signature.
 func (a *Agent) Archive(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
-	return a.archive(ctx, id, pod, map[string]any{})
+	body, _, err := a.ArchiveSince(ctx, id, pod, 0)
+	return body, err
+}
+
+// ArchiveSince is Archive of what was changed after a mark, or just before it. It returns the
+// archive's own mark.
+func (a *Agent) ArchiveSince(ctx context.Context, id string, pod *corev1.Pod, since Mark) (io.ReadCloser, Mark, error) {
+	body, err := a.archive(ctx, id, pod, map[string]any{"since": since})
+	if err != nil {
+		return nil, 0, err
+	}
+	return body, body.mark, nil
 }
 
 // ArchiveAll is Archive of a frozen sandbox, which stays frozen, with a line before the
 // archive: the environment with which the sandbox was initialised, as a JSON object. It
 // returns ErrBusy if the sandbox was resumed meanwhile.
 func (a *Agent) ArchiveAll(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
-	return a.archive(ctx, id, pod, map[string]any{"environment": true, "frozen": true})
+	body, err := a.archive(ctx, id, pod, map[string]any{"environment": true, "frozen": true})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
 }
 
-func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, order map[string]any) (io.ReadCloser, error) {
+func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, order map[string]any) (*archiveBody, error) {
 	c, err := a.reach(pod)
 	if err != nil {
 		return nil, fmt.Errorf("keep the files of pod %s: %w", pod.Name, err)
@@ -79,7 +100,7 @@ func (a *Agent) archive(ctx context.Context, id string, pod *corev1.Pod, order m
 	return body, nil
 }
 
-func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *corev1.Pod, arguments string) (io.ReadCloser, error) {
+func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *corev1.Pod, arguments string) (*archiveBody, error) {
 	header := commandHeader(id, arguments)
 	err := a.signCommand(ctx, c, pod, header, "archive", id, arguments, nil)
 	if errors.Is(err, errUnsigned) {
@@ -94,7 +115,9 @@ func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *
 	}
 	switch res.StatusCode {
 	case http.StatusOK:
-		return &archiveBody{res.Body, c}, nil
+		// A program that is root in the sandbox may answer any mark, as it may any file.
+		mark, _ := strconv.ParseInt(res.Header.Get(markHeader), 10, 64)
+		return &archiveBody{res.Body, c, Mark(mark)}, nil
 	case http.StatusPreconditionFailed:
 		err = ErrNotInitialised
 	case http.StatusConflict, http.StatusLocked:
@@ -110,7 +133,8 @@ func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *
 // archiveBody is the body of an answer; Close also closes the connection.
 type archiveBody struct {
 	io.ReadCloser
-	c *connection
+	c    *connection
+	mark Mark
 }
 
 func (b *archiveBody) Close() error {

@@ -202,12 +202,13 @@ func TestArchive(t *testing.T) {
 	s, a, pod := storeAt(t, "127.83.3.3")
 	for _, whole := range []bool{true, false} {
 		s.archive = func(w http.ResponseWriter) {
+			w.Header().Set("Sandlane-Mark", "7")
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 100_000))
 			if !whole {
 				panic(http.ErrAbortHandler)
 			}
 		}
-		body, err := a.Archive(t.Context(), "i0", pod)
+		body, mark, err := a.ArchiveSince(t.Context(), "i0", pod, 0)
 		if err != nil {
 			if whole {
 				t.Fatal(err)
@@ -215,8 +216,8 @@ func TestArchive(t *testing.T) {
 			continue
 		}
 		data, err := io.ReadAll(body)
-		if (err == nil) != whole || whole && len(data) != 100_000 {
-			t.Errorf("whole %v: %d bytes, %v", whole, len(data), err)
+		if (err == nil) != whole || whole && len(data) != 100_000 || mark != 7 {
+			t.Errorf("whole %v: %d bytes, the mark %d, %v", whole, len(data), mark, err)
 		}
 		if err := body.Close(); err != nil {
 			t.Error(err)
@@ -233,7 +234,11 @@ func TestArchive(t *testing.T) {
 	// A hibernation's is of a frozen sandbox alone, a snapshot's of any.
 	s.archive = func(http.ResponseWriter) {}
 	for want, call := range map[string]func(context.Context, string, *corev1.Pod) (io.ReadCloser, error){
-		`{"emptyDirs":["/data"]}`:                                  a.Archive,
+		`{"emptyDirs":["/data"],"since":0}`: a.Archive,
+		`{"emptyDirs":["/data"],"since":7}`: func(ctx context.Context, id string, pod *corev1.Pod) (io.ReadCloser, error) {
+			body, _, err := a.ArchiveSince(ctx, id, pod, 7)
+			return body, err
+		},
 		`{"emptyDirs":["/data"],"environment":true,"frozen":true}`: a.ArchiveAll,
 	} {
 		body, err := call(t.Context(), "i0", pod)

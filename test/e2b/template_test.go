@@ -5,6 +5,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 
 // templateCases are those of template.py, templateCasesJS those of template.mjs.
 var (
-	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "tags"}, {name: "lists"}, {name: "from_template"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
-	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "tags"}, {name: "deletion"}}
+	templateCases   = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "again"}, {name: "tags"}, {name: "lists"}, {name: "from_template"}, {name: "cached"}, {name: "failure"}, {name: "refusals"}, {name: "deletion"}}
+	templateCasesJS = []feature{{name: "build"}, {name: "files"}, {name: "environment"}, {name: "server"}, {name: "tags"}, {name: "cached"}, {name: "deletion"}}
 )
 
 // A program builds a template with E2B's SDK from an image that was not made for it, and a
@@ -42,7 +43,7 @@ func testTemplateBuild(t *testing.T, py, node string) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, python(ctx, t, py), filepath.Join("python", "template.py"), image)
 		cmd.Env = m.env()
-		judge(t, cmd, templateCases, map[string]bool{})
+		printTimes(t, judge(t, cmd, templateCases, map[string]bool{}))
 	})
 	t.Run("JS "+node, func(t *testing.T) {
 		t.Parallel()
@@ -51,8 +52,18 @@ func testTemplateBuild(t *testing.T, py, node string) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "node", filepath.Join("js", "template.mjs"), js(ctx, t, node), image)
 		cmd.Env = m.env()
-		judge(t, cmd, templateCasesJS, map[string]bool{})
+		printTimes(t, judge(t, cmd, templateCasesJS, map[string]bool{}))
 	})
+}
+
+// printTimes prints how long builds took.
+func printTimes(t *testing.T, said string) {
+	t.Helper()
+	for line := range strings.Lines(said) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), "TIMES "); found {
+			t.Log(text)
+		}
+	}
 }
 
 // unmadeImage pushes an image that was not made for sandboxes, and returns its reference.

@@ -72,11 +72,12 @@ func matches(pattern, repository string) bool {
 	return pattern == repository
 }
 
-// Base is the copy of a base in the repository of a namespace.
+// Base is an image in the repository of a namespace: the copy of a base, or what steps have made.
 type Base struct {
 	// Reference names it by digest.
 	Reference string
 	Config    v1.Config
+	Layers    int
 
 	image v1.Image
 }
@@ -160,11 +161,15 @@ func (s *Store) Base(ctx context.Context, namespaceUID, reference string) (*Base
 	if err != nil {
 		return nil, fmt.Errorf("read the copy of the base: %w", &Failure{err})
 	}
+	manifest, err := copied.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("read the copy of the base: %w", &Failure{err})
+	}
 	config, err := copied.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the copy of the base: %w", &Failure{err})
 	}
-	return &Base{Reference: reference, Config: config.Config, image: copied}, nil
+	return &Base{Reference: reference, Config: config.Config, Layers: len(manifest.Layers), image: copied}, nil
 }
 
 // unmounted is an image whose layers are copied, and never mounted from a repository that the
@@ -225,12 +230,12 @@ func entriesOf(l v1.Layer, number int, left *int64, yield func(layer.Entry, erro
 	}
 }
 
-// Append pushes the base with one more layer, the files of sandboxd's archive, and with a
-// changed configuration, and returns the new image's name by digest.
-func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, archive io.Reader, change func(*v1.Config)) (string, error) {
+// Append pushes the base with one more layer, the files of sandboxd's archive, and returns the new
+// image.
+func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, archive io.Reader) (*Base, error) {
 	repository, err := s.repository(namespaceUID)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	read, write := io.Pipe()
 	converted := make(chan error, 1)
@@ -243,24 +248,39 @@ func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, arc
 	_ = read.CloseWithError(err) // ends a Convert that still writes
 	// What was wrong with the files comes first: the push fails because of it.
 	if bad := <-converted; bad != nil && (err == nil || !errors.Is(bad, err)) {
-		return "", bad
+		return nil, bad
 	}
 	if err != nil {
-		return "", fmt.Errorf("push what was changed: %w", &Failure{err})
+		return nil, fmt.Errorf("push what was changed: %w", &Failure{err})
 	}
 	image, err := mutate.Append(base.image, mutate.Addendum{Layer: added, History: v1.History{CreatedBy: "sandlane"}})
 	if err != nil {
-		return "", fmt.Errorf("make the image: %w", err)
+		return nil, fmt.Errorf("make the image: %w", err)
 	}
-	config, err := image.ConfigFile()
+	reference, err := s.pushImage(ctx, repository, image)
+	if err != nil {
+		return nil, err
+	}
+	return s.Base(ctx, namespaceUID, reference)
+}
+
+// Configure pushes an image with a changed configuration, and returns its name by digest.
+func (s *Store) Configure(ctx context.Context, namespaceUID string, base *Base, change func(*v1.Config)) (string, error) {
+	repository, err := s.repository(namespaceUID)
+	if err != nil {
+		return "", err
+	}
+	changed := base.Config.DeepCopy()
+	change(changed)
+	image, err := mutate.Config(base.image, *changed)
 	if err != nil {
 		return "", fmt.Errorf("make the image: %w", err)
 	}
-	changed := config.Config.DeepCopy()
-	change(changed)
-	if image, err = mutate.Config(image, *changed); err != nil {
-		return "", fmt.Errorf("make the image: %w", err)
-	}
+	return s.pushImage(ctx, repository, image)
+}
+
+// pushImage pushes an image whose layers the repository has, and returns its name by digest.
+func (s *Store) pushImage(ctx context.Context, repository name.Repository, image v1.Image) (string, error) {
 	digest, err := image.Digest()
 	if err != nil {
 		return "", fmt.Errorf("make the image: %w", err)

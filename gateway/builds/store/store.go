@@ -99,19 +99,57 @@ func (s *Store) files(namespaceUID, template, hash string) (name.Tag, error) {
 	return repository.Tag("files-" + hex.EncodeToString(of[:20])), nil
 }
 
-// HasFiles reports whether an upload of that hash is kept for the template.
-func (s *Store) HasFiles(ctx context.Context, namespaceUID, template, hash string) (bool, error) {
+// HasFiles returns the upload of that hash that is kept for the template, by its own digest: equal
+// contents have one. Empty: there is none.
+func (s *Store) HasFiles(ctx context.Context, namespaceUID, template, hash string) (reference string, err error) {
 	tag, err := s.files(namespaceUID, template, hash)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	if _, err = remote.Head(tag, s.inside(ctx)...); isMissing(err) {
-		return false, nil
+	return s.find(ctx, tag)
+}
+
+// find returns what has a tag, by digest; empty: nothing has.
+func (s *Store) find(ctx context.Context, tag name.Tag) (reference string, err error) {
+	is, err := remote.Head(tag, s.inside(ctx)...)
+	if isMissing(err) {
+		return "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for an upload: %w", &Failure{err})
+		return "", fmt.Errorf("look for %s: %w", tag.TagStr(), &Failure{err})
 	}
-	return true, nil
+	return tag.Repository.Digest(is.Digest.String()).String(), nil
+}
+
+// step is the tag of the image that steps make. key says all that it depends on.
+func (s *Store) step(namespaceUID, key string) (name.Tag, error) {
+	repository, err := s.repository(namespaceUID)
+	if err != nil {
+		return name.Tag{}, err
+	}
+	of := sha256.Sum256([]byte(key))
+	return repository.Tag("step-" + hex.EncodeToString(of[:])), nil
+}
+
+// Step returns the image that was kept for a key, by digest; empty: there is none.
+func (s *Store) Step(ctx context.Context, namespaceUID, key string) (reference string, err error) {
+	tag, err := s.step(namespaceUID, key)
+	if err != nil {
+		return "", err
+	}
+	return s.find(ctx, tag)
+}
+
+// KeepStep keeps an image of the namespace for a key, in place of an earlier one.
+func (s *Store) KeepStep(ctx context.Context, namespaceUID, key string, made *Base) error {
+	tag, err := s.step(namespaceUID, key)
+	if err != nil {
+		return err
+	}
+	if err := remote.Tag(tag, made.image, s.inside(ctx)...); err != nil {
+		return fmt.Errorf("keep what a step made: %w", &Failure{err})
+	}
+	return nil
 }
 
 // isMissing reports whether the registry has answered that it has not got it.
@@ -143,13 +181,13 @@ func (s *Store) PutFiles(ctx context.Context, namespaceUID, template, hash strin
 // ErrNoFiles says that the upload is not there.
 var ErrNoFiles = errors.New("its files were not uploaded")
 
-// Files returns the content of an upload.
-func (s *Store) Files(ctx context.Context, namespaceUID, template, hash string) (io.ReadCloser, error) {
-	tag, err := s.files(namespaceUID, template, hash)
+// Files returns the content of an upload that HasFiles has found.
+func (s *Store) Files(ctx context.Context, reference string) (io.ReadCloser, error) {
+	ref, err := name.NewDigest(reference)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read an upload: %w", err)
 	}
-	image, err := remote.Image(tag, s.inside(ctx)...)
+	image, err := remote.Image(ref, s.inside(ctx)...)
 	if isMissing(err) {
 		return nil, ErrNoFiles
 	}

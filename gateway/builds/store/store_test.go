@@ -75,7 +75,7 @@ func tarOf(t *testing.T, items map[string]string, records map[string]map[string]
 func TestFiles(t *testing.T) {
 	s := newStore(t)
 	content := bytes.Repeat([]byte("some bytes"), 1000)
-	if has, err := s.HasFiles(t.Context(), ns, ofBuild, files); has || err != nil {
+	if has, err := s.HasFiles(t.Context(), ns, ofBuild, files); has != "" || err != nil {
 		t.Fatalf("before: %v, %v", has, err)
 	}
 	if err := s.PutFiles(t.Context(), ns, ofBuild, files, bytes.NewReader(content)); err != nil {
@@ -86,16 +86,13 @@ func TestFiles(t *testing.T) {
 		want               bool
 	}{{ns, ofBuild, files, true}, {other, ofBuild, files, false}, {ns, "another", files, false}, {ns, ofBuild, "bbbb", false}} {
 		has, err := s.HasFiles(t.Context(), c.ns, c.template, c.hash)
-		if has != c.want || err != nil {
+		if has != "" != c.want || err != nil {
 			t.Errorf("%+v: %v, %v", c, has, err)
 		}
-		r, err := s.Files(t.Context(), c.ns, c.template, c.hash)
 		if !c.want {
-			if !errors.Is(err, ErrNoFiles) {
-				t.Errorf("%+v: %v", c, err)
-			}
 			continue
 		}
+		r, err := s.Files(t.Context(), has)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +120,7 @@ func TestFilesCutOff(t *testing.T) {
 	if err := s.PutFiles(t.Context(), ns, ofBuild, files, &cutReader{100_000}); err == nil {
 		t.Fatal("it was kept")
 	}
-	if has, err := s.HasFiles(t.Context(), ns, ofBuild, files); has || err != nil {
+	if has, err := s.HasFiles(t.Context(), ns, ofBuild, files); has != "" || err != nil {
 		t.Errorf("%v, %v", has, err)
 	}
 }
@@ -179,7 +176,14 @@ func TestAppend(t *testing.T) {
 	archive := tarOf(t, map[string]string{"etc/new": "3", "=etc": "kept\x00new\x00", "~": ""}, map[string]map[string]string{
 		"=etc": {"SANDLANE.names": "1"}, "~": {"SANDLANE.end": "1"},
 	})
-	built, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive), func(c *v1.Config) { c.User = "" })
+	made, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Layers != 2 || made.Config.User != "node" {
+		t.Errorf("%d layers, %+v", made.Layers, made.Config)
+	}
+	built, err := s.Configure(t.Context(), ns, made, func(c *v1.Config) { c.User = "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +217,30 @@ func TestAppend(t *testing.T) {
 	}
 	// Half of an archive is no image.
 	var failure *Failure
-	if built, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive[:600]), func(*v1.Config) {}); !errors.Is(err, layer.ErrCut) || errors.As(err, &failure) {
-		t.Errorf("%s was made of half an archive, or the registry is blamed: %v", built, err)
+	if built, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive[:600])); !errors.Is(err, layer.ErrCut) || errors.As(err, &failure) {
+		t.Errorf("%+v was made of half an archive, or the registry is blamed: %v", built, err)
+	}
+}
+
+// What steps made is found by its key, in its namespace alone, and the last that was kept for a key
+// is.
+func TestSteps(t *testing.T) {
+	bases := serve(t)
+	s := newStore(t, bases+"/*")
+	for _, tag := range []string{"1", "2"} {
+		push(t, bases+"/base:"+tag, image(t, "linux/amd64", v1.Config{Env: []string{"TAG=" + tag}}, nil))
+		made, err := s.CopyBase(t.Context(), ns, bases+"/base:"+tag, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.KeepStep(t.Context(), ns, "key", made); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ ns, key, want string }{{ns, "key", made.Reference}, {other, "key", ""}, {ns, "another", ""}} {
+			if got, err := s.Step(t.Context(), c.ns, c.key); err != nil || got != c.want {
+				t.Errorf("%+v: %q, %v", c, got, err)
+			}
+		}
 	}
 }
 

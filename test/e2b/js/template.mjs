@@ -69,6 +69,22 @@ const cases = {
     await Template.removeTags(NAME, 'stable')
     await assert.rejects(Sandbox.create(`${NAME}:stable`), /does not exist/)
   },
+  async cached() {
+    const timed = async (options) => {
+      const began = performance.now()
+      const template = Template().fromImage(IMAGE).runCmd('cat /proc/sys/kernel/random/uuid > /tmp/once; sleep 2')
+      await Template.build(template, { alias: `${NAME}-cached`, ...options })
+      const took = (performance.now() - began) / 1000
+      const made = await Sandbox.create(`${NAME}-cached`, { timeoutMs: 60_000 })
+      const once = await made.files.read('/tmp/once')
+      await made.kill()
+      return { took, once }
+    }
+    const [first, same, anew] = [await timed({}), await timed({}), await timed({ skipCache: true })]
+    console.error(`TIMES a build took ${first.took.toFixed(1)} s, the same again ${same.took.toFixed(1)} s`)
+    assert.equal(first.once, same.once)
+    assert.notEqual(first.once, anew.once)
+  },
   async deletion() {
     await sbx.kill()
     const answer = await fetch(`${process.env.E2B_API_URL}/templates/${built.templateId}`, { method: 'DELETE', headers: { 'X-API-KEY': process.env.E2B_API_KEY } })

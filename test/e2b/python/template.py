@@ -154,6 +154,22 @@ def from_template():
         raise AssertionError("built from a template that there is not")
 
 
+def cached():
+    """Steps that an earlier build has done are not done again, unless the program says so."""
+
+    def timed(last, **options):
+        began = time.monotonic()
+        template = Template().from_image(IMAGE).run_cmd("cat /proc/sys/kernel/random/uuid > /tmp/once; sleep 2").run_cmd(last)
+        Template.build(template, alias="cached", **options)
+        took = time.monotonic() - began
+        with Sandbox.create("cached", timeout=60) as sbx:
+            return sbx.files.read("/tmp/once"), took
+
+    (first, cold), (same, warm), (part, half), (anew, _) = timed("true"), timed("true"), timed("exit 0"), timed("true", skip_cache=True)
+    print(f"TIMES a build took {cold:.1f} s, the same again {warm:.1f} s, with another last step {half:.1f} s", file=sys.stderr)
+    assert first == same == part != anew, (first, same, part, anew)
+
+
 def failure():
     wrong = Template().from_image(IMAGE).run_cmd("echo fine").run_cmd("echo so it goes; exit 7")
     try:
@@ -188,7 +204,7 @@ def deletion():
 
 
 async def main():
-    for case in (build, files, environment, server, again, tags, lists, from_template, failure, refusals, deletion):
+    for case in (build, files, environment, server, again, tags, lists, from_template, cached, failure, refusals, deletion):
         began, error = time.monotonic(), ""
         try:
             await asyncio.wait_for(asyncio.to_thread(case), 240)
