@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/cmd/sandlane/template"
 )
 
 // commands makes every subcommand. A new one is a file of its own and a line
@@ -39,6 +41,7 @@ var commands = []func() *cobra.Command{
 	newCheck,
 	newConformance,
 	newUninstall,
+	template.New,
 	newNetworkPolicies,
 	newNode,
 	newVersion,
