@@ -154,7 +154,7 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools/status", Verbs: []string{"patch"}, For: "the pool's counts and conditions"},
-		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs; labels and annotations of a template"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"patch"}, For: "taking away the note that claims wait; members of envs; pools of builds; labels and annotations of a template"},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"create"}, For: "members of envs, pools of builds", When: envs},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxpools", Verbs: []string{"delete"}, For: "members of envs, pools of builds", When: envs},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},

@@ -196,7 +196,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	if o.TemplateRegistry != "" {
-		built := &builds.Reconciler{Client: mgr.GetClient(), Registry: o.TemplateRegistry, PullSecret: o.TemplatePullSecret}
+		built := &builds.Reconciler{Client: mgr.GetClient(), Registry: o.TemplateRegistry, PullSecret: o.TemplatePullSecret, Checkpoints: o.Checkpoints != nil}
 		if err := built.SetupWithManager(mgr, o.Controller); err != nil {
 			return err
 		}

@@ -41,6 +41,8 @@ type Reconciler struct {
 	Registry string
 	// PullSecret is the Secret of each namespace with which kubelets pull; empty: none.
 	PullSecret string
+	// Checkpoints: this controller may read Checkpoints, and there may be some.
+	Checkpoints bool
 	// Clock is the real one if nil.
 	Clock clock.Clock
 
@@ -99,7 +101,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case v1alpha1.BuildStarting:
 		return r.starting(ctx, b)
 	case v1alpha1.BuildReady:
-		return ctrl.Result{}, errors.Join(r.remove(ctx, b, v1alpha1.BuilderPool(b.Name)), r.name(ctx, b))
+		if err := errors.Join(r.remove(ctx, b, v1alpha1.BuilderPool(b.Name)), r.name(ctx, b)); err != nil {
+			return ctrl.Result{}, err
+		}
+		return r.ready(ctx, b)
 	case v1alpha1.BuildFailed: // names that it had already go back
 		err := errors.Join(r.remove(ctx, b, v1alpha1.BuilderPool(b.Name), v1alpha1.TemplatePool(b.Name)), r.name(ctx, b))
 		if err != nil {
