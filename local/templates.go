@@ -10,8 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/local/node"
 	"github.com/sandlane/sandlane/local/registry"
 )
@@ -27,9 +31,10 @@ const registryPath = "templates"
 
 // templates is that registry.
 type templates struct {
-	address string // empty: there is none
-	server  *http.Server
-	done    chan struct{}
+	address  string // empty: there is none
+	registry *registry.Registry
+	server   *http.Server
+	done     chan struct{}
 }
 
 func (s state) registryDir() string    { return s.path("registry") }
@@ -49,6 +54,7 @@ func (u *up) prepareRegistry(isolation node.Isolation, port int) error {
 	if err != nil {
 		return err
 	}
+	u.templates.registry = served
 	u.templates.server = &http.Server{Handler: served.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	auth := base64.StdEncoding.EncodeToString([]byte(registry.User + ":" + token))
 	b, err := json.Marshal(map[string]any{"auths": map[string]any{u.templates.address: map[string]string{"auth": auth}}})
@@ -75,6 +81,52 @@ func (u *up) startRegistry(ctx context.Context) error {
 		}
 	}()
 	return nil
+}
+
+const (
+	// collectEvery is the time between two collections of the registry, and unusedFor how long what
+	// no build holds is kept for builds to come.
+	collectEvery, unusedFor = time.Hour, 24 * time.Hour
+)
+
+// collectRegistry removes from the registry what is unused, until ctx ends.
+func (u *up) collectRegistry(ctx context.Context) {
+	if u.templates.registry == nil {
+		return
+	}
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		held, err := heldImages(ctx, u.api)
+		if err == nil {
+			err = u.templates.registry.Collect(time.Now().Add(-unusedFor), func(digest string) bool { return held[digest] })
+		}
+		if err != nil && ctx.Err() == nil {
+			u.o.Log.Warn("the registry of templates could not be collected; the next try is in an hour", "err", err)
+		}
+	}
+}
+
+// heldImages are the digests of the images of builds.
+func heldImages(ctx context.Context, api client.Client) (map[string]bool, error) {
+	var all v1alpha1.TemplateBuildList
+	if err := api.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list builds: %w", err)
+	}
+	held := map[string]bool{}
+	for i := range all.Items {
+		for _, image := range []string{all.Items[i].Status.Base, all.Items[i].Status.Image} {
+			if _, digest, found := strings.Cut(image, "@"); found {
+				held[digest] = true
+			}
+		}
+	}
+	return held, nil
 }
 
 func (u *up) stopRegistry() {

@@ -212,6 +212,7 @@ func (u *up) serve(ctx context.Context) error {
 	if err == nil {
 		var beside sync.WaitGroup
 		beside.Go(func() { u.addInterpreter(ctx) })
+		beside.Go(func() { u.collectRegistry(ctx) })
 		beside.Go(func() {
 			u.addKubernetes(ctx)
 			note()

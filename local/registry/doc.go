@@ -3,11 +3,15 @@
 // loopback, where pods with networks of their own do not come.
 //
 // It is as much of the API as package gateway/builds and the local node need: blobs in one or
-// many parts, manifests by tag or digest, and no lists, mounts and deletions. Uploads are
+// many parts, manifests by tag or digest, and no lists, mounts, and deletions by clients. Uploads are
 // streamed to the disk. A blob or manifest is complete or not there at all, and is read only in
 // the repository that it was pushed to: knowing a digest gives nothing.
 //
+// Collect removes what nobody has used for a while.
+//
 // # On the disk
+//
+// The time of an entry of a repository is that of its last use.
 //
 //	blobs/sha256/HEX               blobs and manifests, by their digest
 //	repositories/NAME/_blobs/HEX       empty: the repository has the blob

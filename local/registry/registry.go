@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // User is the name that clients log in with, beside the token.
@@ -31,6 +32,9 @@ const (
 type Registry struct {
 	dir   string
 	token string
+	// mu is held by Collect, and shared by what finds or makes entries of repositories: what a
+	// client has been told to be there is there for a while.
+	mu sync.RWMutex
 }
 
 // Open makes the folders below dir, and removes what an earlier process left unfinished. One
@@ -144,7 +148,7 @@ func (r *Registry) getBlob(w http.ResponseWriter, q *http.Request, name, digest 
 	if !digestPattern.MatchString(digest) {
 		return errDigest
 	}
-	if _, err := os.Stat(r.inRepository(name, "blobs", digest)); err != nil {
+	if r.touch(r.inRepository(name, "blobs", digest)) != nil {
 		return errUnknown
 	}
 	return serveFile(w, q, r.blob(digest), digest, "application/octet-stream")
@@ -178,8 +182,9 @@ func (r *Registry) getManifest(w http.ResponseWriter, q *http.Request, name, ref
 		}
 		digest = string(text)
 	}
-	kind, err := os.ReadFile(r.inRepository(name, "manifests", digest))
-	if err != nil {
+	file := r.inRepository(name, "manifests", digest)
+	kind, err := os.ReadFile(file)
+	if err != nil || r.touch(file) != nil {
 		return &failure{http.StatusNotFound, "MANIFEST_UNKNOWN"}
 	}
 	return serveFile(w, q, r.blob(digest), digest, string(kind))
@@ -201,6 +206,8 @@ func (r *Registry) putManifest(w http.ResponseWriter, q *http.Request, name, ref
 	if byDigest && ref != digest || !byDigest && !tagPattern.MatchString(ref) {
 		return errDigest
 	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if err := r.complete(name, content); err != nil {
 		return err
 	}
@@ -219,20 +226,31 @@ func (r *Registry) putManifest(w http.ResponseWriter, q *http.Request, name, ref
 	return nil
 }
 
+// manifest is what a manifest names.
+type manifest struct {
+	Config struct{ Digest string }
+	Layers []struct{ Digest string }
+}
+
+func (m *manifest) blobs() []string {
+	all := []string{m.Config.Digest}
+	for _, l := range m.Layers {
+		all = append(all, l.Digest)
+	}
+	return all
+}
+
 // complete refuses a manifest whose blobs the repository has not got.
 func (r *Registry) complete(name string, content []byte) error {
-	var manifest struct {
-		Config *struct{ Digest string }
-		Layers []struct{ Digest string }
-	}
-	if err := json.Unmarshal(content, &manifest); err != nil || manifest.Config == nil {
+	var m manifest
+	if err := json.Unmarshal(content, &m); err != nil || m.Config.Digest == "" {
 		return errInvalid
 	}
-	for _, blob := range append(manifest.Layers, *manifest.Config) {
-		if !digestPattern.MatchString(blob.Digest) {
+	for _, blob := range m.blobs() {
+		if !digestPattern.MatchString(blob) {
 			return errInvalid
 		}
-		if _, err := os.Stat(r.inRepository(name, "blobs", blob.Digest)); err != nil {
+		if _, err := os.Stat(r.inRepository(name, "blobs", blob)); err != nil {
 			return &failure{http.StatusBadRequest, "MANIFEST_BLOB_UNKNOWN"}
 		}
 	}

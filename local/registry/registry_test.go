@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -203,5 +204,69 @@ func TestKeepsNothingHalf(t *testing.T) {
 	}
 	if _, err := Open(t.TempDir(), ""); err == nil {
 		t.Error("a registry without a token")
+	}
+}
+
+// What nobody has used for a while goes, with its tags and what no other manifest names; what is
+// held or used stays whole.
+func TestCollect(t *testing.T) {
+	dir := t.TempDir()
+	r, err := Open(dir, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(r.Handler())
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	images, digests := map[string]v1.Image{}, map[string]string{}
+	for _, name := range []string{"held", "read", "unused"} {
+		images[name] = randomImage(t)
+		digest, err := images[name].Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[name] = digest.String()
+		for _, repository := range []string{"ns/one", "ns/two"} {
+			if err := remote.Write(reference(t, host+"/"+repository+":"+name), images[name], options(t)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	keep := func(digest string) bool { return digest == digests["held"] }
+	// All that is older than since was not used.
+	old := time.Now().Add(-48 * time.Hour)
+	err = filepath.WalkDir(dir+"/repositories", func(at string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Chtimes(at, old, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, repository := range []string{"ns/one", "ns/two"} {
+		if _, err := remote.Head(reference(t, host+"/"+repository+":read"), options(t)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Collect(time.Now().Add(-time.Hour), keep); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"held": true, "read": true, "unused": false} {
+		for _, ref := range []string{":" + name, "@" + digests[name]} {
+			got, err := remote.Image(reference(t, host+"/ns/two"+ref), options(t)...)
+			if err == nil {
+				err = validate.Image(got)
+			}
+			if (err == nil) != want {
+				t.Errorf("%s: %v, want it there: %v", ref, err, want)
+			}
+		}
+	}
+	if blobs, err := os.ReadDir(dir + "/blobs/sha256"); err != nil || len(blobs) != 2*5 { // manifest, config, 3 layers
+		t.Errorf("%d blobs, %v", len(blobs), err)
+	}
+	if err := remote.Write(reference(t, host+"/ns/one:unused"), images["unused"], options(t)...); err != nil {
+		t.Errorf("what went cannot come back: %v", err)
 	}
 }

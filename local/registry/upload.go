@@ -80,6 +80,8 @@ func (r *Registry) end(f *os.File, name, digest string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	if err := os.Rename(f.Name(), r.blob(digest)); err != nil {
 		return err
 	}
