@@ -79,7 +79,8 @@ type Base struct {
 	Config    v1.Config
 	Layers    int
 
-	image v1.Image
+	image  v1.Image
+	listed *listings
 }
 
 // CopyBase copies an image for this platform into a namespace's repository. Without a user
@@ -169,7 +170,7 @@ func (s *Store) Base(ctx context.Context, namespaceUID, reference string) (*Base
 	if err != nil {
 		return nil, fmt.Errorf("read the copy of the base: %w", &Failure{err})
 	}
-	return &Base{Reference: reference, Config: config.Config, Layers: len(manifest.Layers), image: copied}, nil
+	return &Base{Reference: reference, Config: config.Config, Layers: len(manifest.Layers), image: copied, listed: &listings{of: map[v1.Hash][]byte{}}}, nil
 }
 
 // unmounted is an image whose layers are copied, and never mounted from a repository that the
@@ -196,9 +197,28 @@ func (b *Base) entries() iter.Seq2[layer.Entry, error] {
 		}
 		left := int64(maxUnpacked)
 		for i, l := range layers {
-			if !entriesOf(l, i, &left, yield) {
+			of, err := l.Digest()
+			if err != nil {
+				yield(layer.Entry{}, err)
 				return
 			}
+			if text, known := b.listed.of[of]; known {
+				if !each(text, i, yield) {
+					return
+				}
+				continue
+			}
+			made := newListing()
+			goesOn := entriesOf(l, i, &left, func(e layer.Entry, err error) bool {
+				if err == nil {
+					made.add(e.Header)
+				}
+				return yield(e, err) && err == nil
+			})
+			if !goesOn {
+				return
+			}
+			b.listed.keep(of, made)
 		}
 	}
 }
@@ -261,7 +281,12 @@ func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, arc
 	if err != nil {
 		return nil, err
 	}
-	return s.Base(ctx, namespaceUID, reference)
+	appended, err := s.Base(ctx, namespaceUID, reference)
+	if err != nil {
+		return nil, err
+	}
+	appended.listed = base.listed
+	return appended, nil
 }
 
 // Configure pushes an image with a changed configuration, and returns its name by digest.
