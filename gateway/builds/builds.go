@@ -36,9 +36,10 @@ const (
 	// uploadFor is how long the URL of an upload is valid.
 	uploadFor = time.Hour
 	// maxKept bounds the builds of a namespace that are kept, and maxKeptOfKey those that one API key
-	// has requested: one key must not keep the others from building. maxRunning bounds those that
-	// run at this gateway, and maxAtOnce those of all namespaces together.
-	maxKept, maxKeptOfKey, maxRunning, maxAtOnce = 200, 100, 4, 16
+	// has requested: one key must not keep the others from building. maxRunning and maxRunningOfKey
+	// bound those that run at this gateway, and maxAtOnce those of all namespaces together.
+	maxKept, maxKeptOfKey                  = 200, 100
+	maxRunning, maxRunningOfKey, maxAtOnce = 8, 4, 16
 	// maxRecipe bounds the texts of a recipe, in bytes.
 	maxRecipe = 256 << 10
 )
@@ -84,15 +85,15 @@ type Builds struct {
 	running sync.WaitGroup
 	atOnce  chan struct{} // has an element for each build whose steps run
 
-	mu sync.Mutex     // guards of
-	of map[string]int // how many builds of a namespace run, or wait for others
+	mu sync.Mutex        // guards of
+	of map[[2]string]int // how many builds of a namespace, and of a key in it, run or wait for others
 }
 
 var _ restapi.Builds = (*Builds)(nil)
 
 // New returns a Builds. Call Stop before the process ends.
 func New(o Options) *Builds {
-	b := &Builds{o: o, atOnce: make(chan struct{}, maxAtOnce), of: map[string]int{}}
+	b := &Builds{o: o, atOnce: make(chan struct{}, maxAtOnce), of: map[[2]string]int{}}
 	b.stopped, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -300,13 +301,13 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	if build.Spec.Recipe != nil && !equality.Semantic.DeepEqual(build.Spec.Recipe, recipe) {
 		return restapi.ErrBuildStarted
 	}
-	if !b.enter(caller.Namespace) {
+	if !b.enter(caller) {
 		return restapi.ErrBuildLimit
 	}
 	started := false
 	defer func() {
 		if !started {
-			b.leave(caller.Namespace)
+			b.leave(caller)
 		}
 	}()
 	if build.Spec.Recipe == nil {
@@ -322,7 +323,7 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 	}
 	started = true
 	b.running.Go(func() {
-		defer b.leave(caller.Namespace)
+		defer b.leave(caller)
 		b.run(record, caller, r)
 	})
 	return nil
@@ -353,22 +354,26 @@ func (b *Builds) begins(ctx context.Context, caller restapi.KeyOwner, r restapi.
 	return recipe, nil
 }
 
-// enter counts a build of a namespace, unless as many run as may.
-func (b *Builds) enter(namespace string) bool {
+// enter counts a build of a namespace and of an API key, unless as many of either run as may.
+func (b *Builds) enter(caller restapi.KeyOwner) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.of[namespace] >= maxRunning {
+	namespace, key := [2]string{caller.Namespace}, [2]string{caller.Namespace, caller.KeyID}
+	if b.of[namespace] >= maxRunning || b.of[key] >= maxRunningOfKey {
 		return false
 	}
 	b.of[namespace]++
+	b.of[key]++
 	return true
 }
 
-func (b *Builds) leave(namespace string) {
+func (b *Builds) leave(caller restapi.KeyOwner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.of[namespace]--; b.of[namespace] == 0 {
-		delete(b.of, namespace)
+	for _, counted := range [][2]string{{caller.Namespace}, {caller.Namespace, caller.KeyID}} {
+		if b.of[counted]--; b.of[counted] == 0 {
+			delete(b.of, counted)
+		}
 	}
 }
 

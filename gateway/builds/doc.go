@@ -71,8 +71,8 @@
 //   - A step, a name, or the base's pattern is wrong, or an upload is missing: 400, and nothing is
 //     written.
 //   - An upload is too large, is cut, or its URL is over: 413, 500, 403; no tag.
-//   - As many builds of the namespace run at this gateway as may, or as many of it or of the API
-//     key are kept: 429. Those of all namespaces together wait for each other.
+//   - As many builds of the namespace or of the API key run at this gateway, or are kept, as may:
+//     429. Those of all namespaces together wait for each other.
 //   - The base is not there, for another platform, at a closed address, not whole in its
 //     registry, or needs a password: Failed at the step base.
 //   - The builder's pool is Degraded for 30 s (no such image, PodSecurity, quota), or has no pod
@@ -112,6 +112,6 @@
 //
 // # Lacking
 //
-// Collecting images of deleted builds; pools that fall to no
-// replicas; builds that go on at another gateway.
+// Builds that go on at another gateway; a bound of bytes for each API key. Images of deleted builds
+// are the registry's to collect: that of `up` does (package local/registry).
 package builds

@@ -344,27 +344,32 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// A namespace's builds beyond those that may run at a gateway are refused until one is over,
-// and those of all namespaces together wait for each other.
+// Builds of an API key, and of a namespace, beyond those that may run at a gateway are refused until
+// one is over, and those of all namespaces together wait for each other.
 func TestRunningAtOnce(t *testing.T) {
 	w := newWorld(t)
 	begun := make(chan struct{}, 1)
 	w.builder.run = hangs(begun)
-	start := func(builds int) (err error) {
+	start := func(key string, builds int) (err error) {
+		by := caller
+		by.KeyID = key
 		for range builds {
 			build := w.request()
-			err = w.builds.Start(t.Context(), caller, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("x")}})
+			err = w.builds.Start(t.Context(), by, build.TemplateID, build.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{run("x")}})
 		}
 		return err
 	}
 	for range maxAtOnce - 1 {
 		w.builds.atOnce <- struct{}{}
 	}
-	if err := start(maxRunning); err != nil {
-		t.Fatal(err)
-	}
-	if err := start(1); !errors.Is(err, restapi.ErrBuildLimit) {
-		t.Errorf("one more: %v", err)
+	for i, c := range []struct {
+		key     string
+		builds  int
+		refused bool
+	}{{"k", maxRunningOfKey, false}, {"k", 1, true}, {"k2", maxRunning - maxRunningOfKey, false}, {"k3", 1, true}} {
+		if err := start(c.key, c.builds); errors.Is(err, restapi.ErrBuildLimit) != c.refused || err != nil && !c.refused {
+			t.Fatalf("%d: %d builds of %s: %v, want them refused: %v", i, c.builds, c.key, err, c.refused)
+		}
 	}
 	<-begun
 	if w.builder.mu.Lock(); len(w.builder.made) != 1 {
