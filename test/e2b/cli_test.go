@@ -15,7 +15,8 @@ import (
 // terminal runs a program with a terminal of its own, as a person would, and exits as it does.
 const terminal = `import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))`
 
-// E2B's command-line client shows, runs and pauses sandboxes. Each step sees what those before
+// E2B's command-line client shows, runs and pauses sandboxes, and builds, lists and deletes
+// templates. Each step sees what those before
 // it left.
 func TestCLI(t *testing.T) {
 	t.Parallel()
@@ -34,6 +35,10 @@ func TestCLI(t *testing.T) {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "e2b.Dockerfile"), []byte("FROM "+unmadeImage(t)+"\nRUN id -un > /tmp/who\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	code, said := run("", e2b, "sandbox", "create", "--detach", "base")
 	made := regexp.MustCompile(`\bi[a-z0-9]{20}\b`).FindString(said)
@@ -62,6 +67,12 @@ func TestCLI(t *testing.T) {
 		{args: "sandbox exec {id} echo awake", want: `awake`},
 		{args: "sandbox kill {id}", want: `has been killed`},
 		{args: "sandbox info {id}", code: 1, want: `wasn't found`},
+		{args: "template create by-cli --path " + dir, want: `(?s)RUN id -un > /tmp/who.*by-cli.* finished`},
+		{args: "template list", want: `Private +[a-z0-9]{20} +by-cli`},
+		{args: "template publish --yes by-cli", code: 1, want: `\[400\] bad request: public: .*a template is of its team alone`},
+		{args: "template unpublish --yes by-cli", want: `Unpublishing sandbox template`},
+		{args: "template delete --yes by-cli", want: `Deleting sandbox template`},
+		{args: "template delete --yes by-cli", code: 1, want: `\[404\] not found`},
 	} {
 		args := []string{e2b}
 		for i, part := range strings.SplitN(c.args, " {id}", 2) {
