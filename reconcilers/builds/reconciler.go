@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
@@ -32,6 +33,8 @@ const (
 	refusedFor = 30 * time.Second
 	// poll is how often a build that is not over is looked at without a change.
 	poll = 10 * time.Second
+	// cacheFor bounds how long a cache may be behind a write, cachePoll is between two looks.
+	cacheFor, cachePoll = 10 * time.Second, 10 * time.Millisecond
 )
 
 // Reconciler makes the pools of TemplateBuilds.
@@ -193,7 +196,10 @@ func (r *Reconciler) starting(ctx context.Context, b *v1alpha1.TemplateBuild) (c
 		if err := r.name(ctx, named); err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, r.write(ctx, b, ready)
+		if err := r.write(ctx, b, ready); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{}, r.awaitReady(ctx, b)
 	}
 	if why == "" {
 		why = r.degraded(pool)
@@ -205,6 +211,23 @@ func (r *Reconciler) starting(ctx context.Context, b *v1alpha1.TemplateBuild) (c
 		return ctrl.Result{}, r.fail(ctx, b, why)
 	}
 	return ctrl.Result{RequeueAfter: poll}, nil
+}
+
+// awaitReady returns when this client's cache has a build as Ready. There is one worker: before
+// that a pass for an older build would take the names back.
+func (r *Reconciler) awaitReady(ctx context.Context, b *v1alpha1.TemplateBuild) error {
+	ctx, cancel := context.WithTimeout(ctx, cacheFor)
+	defer cancel()
+	for {
+		is := &v1alpha1.TemplateBuild{}
+		err := r.Get(ctx, client.ObjectKeyFromObject(b), is)
+		if apierrors.IsNotFound(err) || err == nil && is.Status.Phase == v1alpha1.BuildReady {
+			return nil
+		}
+		if !backoff.Sleep(ctx, cachePoll) {
+			return fmt.Errorf("waiting until the cache has the build %s as Ready: %w", b.Name, ctx.Err())
+		}
+	}
 }
 
 // degraded says why a pool gets no pods; empty: it is not known that it gets none.

@@ -1,11 +1,14 @@
 package builds
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -20,6 +23,41 @@ func (w *world) ready(name string, tagged time.Time) {
 			w.t.Fatal(err)
 		}
 	})
+}
+
+// A pass that has made a build Ready ends when the cache knows it: a later one, for an older build,
+// would take the names back.
+func TestReadyIsSeen(t *testing.T) {
+	w := newWorld(t)
+	w.ready(first, w.clock.Now())
+	w.build(second, func(b *v1alpha1.TemplateBuild) { b.Status.Phase, b.Status.Image = v1alpha1.BuildStarting, image })
+	w.reconcile(second)
+	w.setPool("template-"+second, func(s *v1alpha1.SandboxPoolStatus) { s.Idle = 1 })
+	behind := 3 // reads of the cache after the write
+	stale := &v1alpha1.TemplateBuild{}
+	if err := w.r.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: second}, stale); err != nil {
+		t.Fatal(err)
+	}
+	w.r.Client = interceptor.NewClient(w.r.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			if b, is := o.(*v1alpha1.TemplateBuild); is && b.Status.Phase == v1alpha1.BuildReady && b.Name == second && behind > 0 {
+				behind--
+				stale.DeepCopyInto(b)
+			}
+			return nil
+		},
+	})
+	key := client.ObjectKey{Namespace: "a", Name: second}
+	if _, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || behind != 0 {
+		t.Fatalf("%v, with %d stale reads to come", err, behind)
+	}
+	w.reconcile(first)
+	if a, b := w.pool("template-" + first).Annotations[v1alpha1.AnnotationAliases], w.pool("template-" + second).Annotations[v1alpha1.AnnotationAliases]; a != "" || b != "t,x" {
+		t.Errorf("names %q and %q", a, b)
+	}
 }
 
 // A build that no tag names any more gets no pods, and goes with its last sandbox and snapshot.
