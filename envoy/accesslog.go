@@ -1,11 +1,13 @@
 package envoy
 
 import (
+	"fmt"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
+	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandlane/sandlane/extproc"
@@ -17,14 +19,18 @@ import (
 // request would cost a fifth more CPU.
 const longStream = 1000
 
-// accessLogs tells the gateway of requests that met a pod that is gone, and of
-// the ends of long streams. A record carries ExtProc's metadata, or the module's.
+// accessLogs tells the gateway of requests that met a pod that is gone, of the ends of
+// long streams, and of errors that no pod answered, but for those of too many requests of
+// an address: telling would cost what refusing saves. A record carries ExtProc's metadata,
+// or the module's, and the ID that an error's answer has.
 func accessLogs() []*accesslogv3.AccessLog {
 	return []*accesslogv3.AccessLog{{
 		Name: "envoy.access_loggers.http_grpc",
 		Filter: anyOf(
 			responseFlags("UF", "UC", "UH"),
 			hasMetadata(extproc.MetadataBroken, anyValue),
+			hasMetadata(extproc.MetadataFinal, anyValue),
+			allOf(lacksMetadata(extproc.MetadataSandboxID), statusFrom(400), compareStatus(accesslogv3.ComparisonFilter_NE, 429, "sandlane.access_log_not_rate")),
 			&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_DurationFilter{
 				DurationFilter: &accesslogv3.DurationFilter{Comparison: atLeast(longStream, "sandlane.long_stream_ms")},
 			}},
@@ -35,6 +41,10 @@ func accessLogs() []*accesslogv3.AccessLog {
 				TransportApiVersion: corev3.ApiVersion_V3,
 				GrpcService:         gatewayService(),
 				BufferFlushInterval: durationpb.New(time.Second),
+				CustomTags: []*tracingv3.CustomTag{{
+					Tag:  extproc.HeaderRequestID,
+					Type: &tracingv3.CustomTag_Value{Value: fmt.Sprintf("%%RESP(%s):%d%%", extproc.HeaderRequestID, extproc.MaxRequestID)},
+				}},
 			},
 		})},
 	}}

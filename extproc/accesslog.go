@@ -10,7 +10,8 @@ import (
 )
 
 // StreamAccessLogs takes Envoy's access log: failures of upstreams, whose
-// routes it drops, and ends of long streams, which it notes as use. Envoy keeps
+// routes it drops, ends of long streams, which it notes as use, and errors that Envoy
+// answered. Envoy keeps
 // the stream open for good; it ends when the server stops.
 func (s *Server) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
 	done := make(chan error, 1)
@@ -36,6 +37,7 @@ func (s *Server) readAccessLogs(stream accesslogv3.AccessLogService_StreamAccess
 			return err
 		}
 		for _, e := range m.GetHttpLogs().GetLogEntry() {
+			s.logRejection(e)
 			s.logEntry(e.GetCommonProperties(), time.Now())
 		}
 	}

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -55,12 +56,16 @@ func setHeader(name, value string) *corev3.HeaderValueOption {
 }
 
 // finalMetadata marks an immediate answer, so that Envoy's local_reply_config
-// leaves it as it is. Shared, and never changed.
-var finalMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
-	MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		MetadataFinal: structpb.NewBoolValue(true),
-	}}),
-}}
+// leaves it as it is, and has what logRejection is to log of it.
+func finalMetadata(r *rejection) *structpb.Struct {
+	fields := map[string]*structpb.Value{MetadataFinal: structpb.NewStringValue(r.sandboxID)}
+	if r.cause != nil {
+		fields[metadataCause] = structpb.NewStringValue(strings.ToValidUTF8(r.cause.Error(), "?"))
+	}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{
+		MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: fields}),
+	}}
+}
 
 // immediateAnswer makes Envoy answer the client itself.
 func immediateAnswer(r *rejection, asHTML bool) *extprocv3.ProcessingResponse {
@@ -70,12 +75,12 @@ func immediateAnswer(r *rejection, asHTML bool) *extprocv3.ProcessingResponse {
 		headers = append(headers, setHeader("retry-after", seconds))
 	}
 	return &extprocv3.ProcessingResponse{
-		DynamicMetadata: finalMetadata,
+		DynamicMetadata: finalMetadata(r),
 		Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
 			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.status)},
 			Headers: &extprocv3.HeaderMutation{SetHeaders: headers},
 			Body:    content,
-			Details: "sandlane_" + r.reason,
+			Details: detailsPrefix + r.reason,
 		}},
 	}
 }

@@ -240,7 +240,7 @@ func (s *fakeStream) answer(t testing.TB) *answer {
 	r := s.sent[0]
 	f := r.GetDynamicMetadata().GetFields()[MetadataNamespace].GetStructValue().GetFields()
 	a.destination = f[MetadataDestination].GetStringValue()
-	a.port, a.claim, a.final = f[MetadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[MetadataFinal].GetBoolValue()
+	a.port, a.claim, a.final = f[MetadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[MetadataFinal] != nil
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		switch h.Header.Key {
 		case ":path":

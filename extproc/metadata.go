@@ -20,7 +20,10 @@ const (
 	MetadataPort        = "port"
 	metadataPodUID      = "pod_uid"
 	metadataClaim       = "claim"
-	MetadataFinal       = "final"
+	// MetadataFinal is there if ExtProc answered the client itself: the sandbox's ID, empty
+	// if the request named none.
+	MetadataFinal = "final"
+	metadataCause = "cause" // what failed here, for the log alone
 	// MetadataAnswered is when ExtProc answered, in milliseconds of CLOCK_BOOTTIME.
 	MetadataAnswered = "answered"
 	// MetadataBroken is there if a pod broke a request off that Envoy did not repeat.

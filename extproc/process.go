@@ -147,7 +147,7 @@ func (s *Server) reject(c *call, err error) error {
 	r := rejectionOf(err)
 	switch r.reason {
 	case reasonInternal, reasonNotPermitted, reasonNotRestorable:
-		s.logError("A request could not be answered", err)
+		r.cause = err
 	}
 	r.sandboxID = c.target.ID
 	if err := c.stream.Send(immediateAnswer(r, wantsHTML(&c.headers))); err != nil {

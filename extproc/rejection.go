@@ -22,6 +22,7 @@ type rejection struct {
 	path       string // the reserved path, on sandboxd's port
 	forms      bool   // show the three forms of a target
 	retryAfter time.Duration
+	cause      error // for the log: what failed here; nil if the client is to mend it, or to wait
 }
 
 // Error makes a rejection an error, so that every step returns one thing.

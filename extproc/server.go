@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
@@ -29,8 +28,9 @@ type Server struct {
 	metrics         *Metrics
 	failedUpstreams *failedUpstreams
 	draining        atomic.Bool
-	stop            chan struct{}  // closed when Start's context is done: ends access log streams
-	logLimit        rate.Sometimes // for errors that a client could cause in numbers
+	stop            chan struct{}            // closed when Start's context is done: ends access log streams
+	logLimit        rate.Sometimes           // for errors that a client could cause in numbers
+	rejectionLogs   map[string]*rate.Limiter // by reason, for logRejection
 }
 
 // NewServer returns a server that is not listening yet. It fails if the options
@@ -46,6 +46,7 @@ func NewServer(o Options) (*Server, error) {
 		failedUpstreams: newFailedUpstreams(),
 		stop:            make(chan struct{}),
 		logLimit:        rate.Sometimes{Interval: time.Second},
+		rejectionLogs:   newRejectionLogs(),
 	}, nil
 }
 
@@ -130,9 +131,4 @@ func listenUnix(path string, mode os.FileMode) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("setting the mode of %s: %w", path, err), ln.Close())
 	}
 	return ln, nil
-}
-
-// logError notes a failure of ours, at most one a second.
-func (s *Server) logError(msg string, err error) {
-	s.logLimit.Do(func() { s.o.Log.Error(msg, slog.Any("error", err)) })
 }

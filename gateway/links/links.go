@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 )
 
 // Handler answers links and passes all else on. Safe for concurrent use. No log has a ticket.
@@ -51,7 +52,7 @@ func (l *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusForbidden, "This link was used, is over, or leads elsewhere. Make a new one.", "")
 		return
 	case err != nil:
-		l.Log.Error("a link to a port could not be used", "sandbox", target.ID, "port", target.Port, "err", err)
+		l.Log.Error("a link to a port could not be used", "request", requestid.Of(r), "sandbox", target.ID, "port", target.Port, "err", err)
 		h.Set("Retry-After", "1")
 		page(w, http.StatusServiceUnavailable, "The sandbox gateway could not answer. Try the link again in a moment.", "")
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 	"github.com/sandlane/sandlane/gateway/restapi/routes"
 )
 
@@ -61,9 +62,9 @@ func (m *metrics) expect(all []*routes.Route) {
 	}
 }
 
-// observe counts a request and, if it may have changed something, leaves a line
-// that says who did what. No key, token, value or text of a client is in it; the
-// sandbox's ID is of a checked form.
+// observe counts a request and, if it may have changed something or got an error, leaves
+// a line that says who did what. No key, token, value or text of a client is in it; the IDs
+// of sandbox and request are of a checked form.
 func (s *Server) observe(w *recorder, r *http.Request, c *call) {
 	name, took := "none", time.Since(c.started)
 	if c.route != nil {
@@ -71,14 +72,14 @@ func (s *Server) observe(w *recorder, r *http.Request, c *call) {
 	}
 	s.metrics.requests.WithLabelValues(name, statusLabel(w.status)).Inc()
 	s.metrics.duration.WithLabelValues(name).Observe(took.Seconds())
-	if c.route == nil || !c.route.Mutates() || c.quiet {
+	if c.route == nil || c.quiet || !c.route.Mutates() && w.status < http.StatusBadRequest {
 		return
 	}
 	s.o.Log.LogAttrs(r.Context(), slog.LevelInfo, "audit",
 		slog.String("method", c.route.Method), slog.String("route", c.route.Path),
 		slog.String("team", c.owner.Team), slog.String("namespace", c.owner.Namespace),
 		slog.String("key", c.owner.KeyID), slog.String("sandbox", c.sandboxID),
-		slog.Int("status", w.status), slog.Duration("duration", took))
+		slog.String("request", requestid.Of(r)), slog.Int("status", w.status), slog.Duration("duration", took))
 }
 
 // statusLabel is the status that was answered; a handler that wrote nothing has

@@ -2,7 +2,6 @@ package restapi
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
 	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
+	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 )
 
 // statusClientGone is what the metrics show of a request whose client left.
@@ -149,8 +149,8 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(http.StatusGatewayTimeout, "This took too long and was given up.")
 	}
-	id := rand.Text()
-	s.o.Log.Error("a request to the REST API failed", "id", id, "route", callOf(r).route.Name(), "err", err)
+	id := requestid.Of(r)
+	s.o.Log.Error("a request to the REST API failed", "request", id, "route", callOf(r).route.Name(), "err", err)
 	switch e = internal(id); {
 	case errors.Is(err, ErrOutcomeUnknown):
 		e.noRetry = true

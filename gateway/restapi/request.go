@@ -2,7 +2,6 @@ package restapi
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/gateway/restapi/cors"
 	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
+	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 	"github.com/sandlane/sandlane/gateway/restapi/routes"
 	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 )
@@ -126,8 +126,8 @@ func (s *Server) panicked(w *recorder, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	id := rand.Text()
-	s.o.Log.Error("a handler of the REST API panicked", "id", id, "panic", p, "stack", string(debug.Stack()))
+	id := requestid.Of(r)
+	s.o.Log.Error("a handler of the REST API panicked", "request", id, "panic", p, "stack", string(debug.Stack()))
 	if w.status != 0 {
 		// Half an answer must not look like a whole one.
 		panic(http.ErrAbortHandler)

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi/httpserver"
 	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
 	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
+	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 	"github.com/sandlane/sandlane/gateway/restapi/routes"
 )
 
@@ -22,9 +23,9 @@ import (
 // CORS headers → route (404, 405) → API key (401, 429, 503) → rate limit (429) →
 // body (413, 408) → validation (400) → handler. Nothing is read of a body before
 // its key is known. Every answer but 2xx has the body {"code", "message"}; what
-// was not foreseen, panics included, is a 500 with an ID that stands in the log too.
-// Each request is counted by route template and status; each that may change
-// something leaves a line in the log.
+// was not foreseen, panics included, is a 500. Each request is counted by route template
+// and status; each that may change something, or gets an error, leaves a line in the log,
+// with the ID that the error has in a header.
 
 // Server answers the REST API. It is safe for concurrent use.
 type Server struct {
@@ -82,7 +83,9 @@ func NewServer(o Options) (*Server, error) {
 }
 
 // Handler is the API without a listener.
-func (s *Server) Handler() http.Handler { return s.o.Front(http.HandlerFunc(s.serveHTTP)) }
+func (s *Server) Handler() http.Handler {
+	return requestid.Handler(s.o.Front(http.HandlerFunc(s.serveHTTP)))
+}
 
 var defaultTimeouts = httpserver.Timeouts{
 	Header: 5 * time.Second,

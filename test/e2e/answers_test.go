@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -144,4 +145,31 @@ func findKey(t *testing.T, out string) string {
 	}
 	t.Fatal("no key in the output of apikey create")
 	return ""
+}
+
+// An error names its request as the client did, and a line of the gateway's log has that ID,
+// whether Envoy, ExtProc or the REST API answered.
+func TestErrorsAreFoundInTheLog(t *testing.T) {
+	ns := shared.Namespace(t)
+	shared.Pool(t, ns, "open", 1)
+	shared.Touch(t, "rid-closed", ns+"/open")
+	for name, r := range map[string]*http.Request{
+		"rid-envoy":   byHost(t, "GET", "9-rid-closed.localhost", "/", nil),
+		"rid-extproc": byHost(t, "GET", "localhost", "/", nil),
+		"rid-rest":    byHost(t, "GET", "localhost", "/templates/none/builds/none/status", nil),
+	} {
+		r.Header.Set("X-Request-ID", name)
+		a := send(t, nil, r)
+		if got := a.Header.Get("X-Request-ID"); a.Status < 400 || got != name {
+			t.Errorf("%s: %v has the ID %q", name, a, got)
+		}
+		shared.Eventually(t, 20*time.Second, "the line of "+name, func() (bool, string) {
+			return strings.Contains(shared.Logs(1<<20), name), "it is not there"
+		})
+	}
+	r := byHost(t, "GET", "9-rid-closed.localhost", "/", nil)
+	r.Header.Set("X-Request-ID", strings.Repeat("x", 129))
+	if got := send(t, nil, r).Header.Get("X-Request-ID"); got == "" || strings.Contains(got, "x") {
+		t.Errorf("a long ID is answered by %q", got)
+	}
 }

@@ -19,8 +19,8 @@ var (
 	methods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
 	headers = []string{"Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-KEY, X-Team-ID, " +
 		"Idempotency-Key, browser, lang, lang_version, machine, os, package_version, processor, publisher, release, " +
-		"sdk_runtime, system"}
+		"sdk_runtime, system, X-Request-ID"}
 	exposed = []string{"X-Next-Token, X-Total-Running, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, " +
-		"Retry-After, Should-Retry"}
+		"Retry-After, Should-Retry, X-Request-ID"}
 	maxAge = []string{"7200"}
 )
