@@ -29,7 +29,7 @@ func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.Names
 func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	if s.Spec.Restore != nil {
 		if g.paused == nil {
-			return fmt.Errorf("restore sandbox %s: %w: %w", s.Name, activation.ErrNotReady, errNoStore)
+			return activation.FailRequest.With(fmt.Errorf("restore sandbox %s: %w", s.Name, errNoStore))
 		}
 		restored, written, err := g.paused.Ready(ctx, s, pod)
 		switch {

@@ -42,10 +42,10 @@ import (
 //	used yet
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
-//	Ready returns ErrUnusable           ErrUnusable; Ready, or the caller that set Make,
+//	Ready says EndSandbox               ErrUnusable; Ready, or the caller that set Make,
 //	                                    ends the sandbox: nothing is routed to it
-//	Ready returns ErrNotReady           ErrNotReady, and the next request tries again
-//	Ready returns another error         call Ready again; at the deadline ErrNotReady,
+//	Ready says FailRequest              ErrNotReady, and the next request tries again
+//	Ready fails otherwise               call Ready again; at the deadline ErrNotReady,
 //	                                    and the next request tries again
 //	claim is over before Ready is done  read
 //	deadline while following            ErrNotReady
@@ -71,8 +71,6 @@ var (
 	// ErrNotReady: the sandbox is bound, but its pod did not run or was not ready in time. It
 	// is a context.DeadlineExceeded too.
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
-	// ErrAgain: a Ready has done a part of its work, and is to be called again at once.
-	ErrAgain = errors.New("the sandbox's pod is not ready yet")
 	// ErrNotRestorable: the sandbox's kept files cannot be restored in the idle pod, or not by
 	// this gateway. Nothing was written; the error that it wraps or is joined with says why.
 	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")

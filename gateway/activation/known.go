@@ -19,8 +19,8 @@ type Known struct {
 	Namespace, Env, Pool, Team string
 	// Route is not shared, and has no Stamp yet.
 	Route *routecache.Route
-	// Ready makes the pod ready by what the watches show. If it returns ErrUnusable or
-	// ErrNotReady, the activation reads the sandbox and calls Options.Ready.
+	// Ready makes the pod ready by what the watches show. If it says EndSandbox or
+	// FailRequest, the activation reads the sandbox and calls Options.Ready.
 	Ready func(context.Context) error
 }
 

@@ -39,7 +39,7 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 		}, errGone, 0, true, ""},
 		{"refused", func(k *Known, _ *activation) {
 			try := k.Ready
-			k.Ready = func(ctx context.Context) error { return errors.Join(ErrUnusable, try(ctx)) }
+			k.Ready = func(ctx context.Context) error { return EndSandbox.With(errors.Join(errors.New("refused"), try(ctx))) }
 		}, errGone, 1, true, ""},
 		{"slow", func(k *Known, _ *activation) {
 			try, failures := k.Ready, 3

@@ -2,7 +2,6 @@ package activation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,14 +23,8 @@ import (
 const readyTimeout = 2 * time.Second
 
 // Ready makes a claimed pod ready for its sandbox. A call is one try, which may be repeated,
-// also at another gateway. It must return when ctx is done. Its error decides what follows:
-//
-//   - ErrUnusable: no further try can help. The Ready itself, or the caller that set Make,
-//     ends the sandbox.
-//   - ErrNotReady: no further try can help this request. The request fails, and the sandbox
-//     stays as it is.
-//   - ErrAgain: a part is done, and Ready is to be called again at once.
-//   - any other error: Ready is called again after a delay.
+// also at another gateway. It must return when ctx is done. VerdictOf its error is what
+// follows.
 type Ready func(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error
 
 // Make says how a sandbox is made that a create of the REST API asks for, and no first
@@ -141,13 +134,15 @@ func (act *activation) makeReady(token routecache.Token, r *routecache.Route, tr
 		if admitted {
 			err = act.tryReady(try)
 		}
-		switch {
+		switch verdict := VerdictOf(err); {
 		case err == nil:
 			act.a.o.Metrics.observePhase(phaseInit, time.Since(began))
 			return nil
-		case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
-			return err
-		case errors.Is(err, ErrAgain) && act.ctx.Err() == nil:
+		case verdict == EndSandbox:
+			return fmt.Errorf("%w: %w", ErrUnusable, err)
+		case verdict == FailRequest:
+			return fmt.Errorf("%w: %w", ErrNotReady, err)
+		case verdict == TryNow && act.ctx.Err() == nil:
 			delays = backoff.Doubling(retryMin, retryMax)
 		case !admitted && backoff.Sleep(act.ctx, act.rereads.Step()):
 			return errReadAgain

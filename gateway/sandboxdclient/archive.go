@@ -163,9 +163,9 @@ func (r *Restoring) Sent() int64 { return r.offset }
 
 // Restore sends the rest of an archive to the sandboxd of a pod that is not initialised
 // yet. It signs the digests with which the parts were kept, and leaves it to sandboxd to
-// compare the parts with them: sandboxd accepts no part that is damaged. ErrMore means that a part of the archive is left for another call; an
-// activation.ErrUnusable, that the pod cannot be used any more. After any other error the
-// call may be tried again. Calls with the same Restoring must not run at once.
+// compare the parts with them: sandboxd accepts no part that is damaged. ErrMore means that a part of the archive is left for another call. Its
+// verdict is activation.EndSandbox if the pod cannot be used any more; otherwise the call may
+// be tried again. Calls with the same Restoring must not run at once.
 func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Restoring) error {
 	c, err := a.reach(pod)
 	if err != nil {
@@ -186,7 +186,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 			r.next = r.read()
 		}
 		if err = r.next.err; err != nil {
-			err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+			err = activation.EndSandbox.With(err)
 			break
 		}
 		wait := r.readAhead()
@@ -206,7 +206,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 		}
 	}
 	if errors.Is(err, errUnsigned) {
-		err = fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+		err = activation.EndSandbox.With(err)
 	}
 	return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
 }
@@ -261,9 +261,9 @@ func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *
 	case status == http.StatusAccepted:
 		return false, nil
 	case status == http.StatusUnauthorized && r.next.damaged():
-		return false, fmt.Errorf("%w: %w", activation.ErrUnusable, errDamaged)
+		return false, activation.EndSandbox.With(errDamaged)
 	case lasting(status), status == http.StatusNotImplemented:
-		return false, fmt.Errorf("%w: /restore is answered with %d: %s", activation.ErrUnusable, status, quoted(answer))
+		return false, activation.EndSandbox.With(fmt.Errorf("/restore is answered with %d: %s", status, quoted(answer)))
 	}
 	return false, fmt.Errorf("status %d", status)
 }

@@ -132,7 +132,7 @@ func TestRestore(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if errors.Is(err, activation.ErrUnusable) {
+		if activation.VerdictOf(err) == activation.EndSandbox {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestRestoreFailures(t *testing.T) {
 	for status, unusable := range map[int]bool{409: true, 422: true, 401: true, 501: true, 503: false, 500: false} {
 		s.restore = func(int64, []byte) int { return status }
 		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: &kept{data: []byte("x")}})
-		if err == nil || errors.Is(err, activation.ErrUnusable) != unusable || errors.Is(err, errDamaged) {
+		if err == nil || (activation.VerdictOf(err) == activation.EndSandbox) != unusable || errors.Is(err, errDamaged) {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestRestoreFailures(t *testing.T) {
 		s.data.Reset()
 		s.damaged = tc.kept.damaged
 		err := a.Restore(t.Context(), "i0", pod, &Restoring{ID: "r", Archive: tc.kept})
-		if !errors.Is(err, tc.want) || !errors.Is(err, activation.ErrUnusable) || s.data.String() != "x" {
+		if !errors.Is(err, tc.want) || activation.VerdictOf(err) != activation.EndSandbox || s.data.String() != "x" {
 			t.Errorf("%s: %v, sandboxd has %q", name, err, s.data.String())
 		}
 	}

@@ -31,22 +31,22 @@ var errUnsigned = errors.New("it cannot be signed")
 var errNoKey = fmt.Errorf("%w: there is no such init key", errUnsigned)
 
 // Init sends the sandbox's token and environment to the pod's sandboxd, which answers no
-// request before. It may be repeated with the same environment. An activation.ErrUnusable
-// means that repeating it does not help.
+// request before. It may be repeated with the same environment. The verdict
+// activation.EndSandbox means that repeating it does not help.
 func (a *Agent) Init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string) error {
 	return a.init(ctx, s, pod, env, nil)
 }
 
 // InitRestored is Init for the process of sandboxd that restored the archive r, and no
-// other: a container that has restarted has lost those files, so InitRestored returns an
-// activation.ErrUnusable. With a nil r it is Init.
+// other: a container that has restarted has lost those files, so InitRestored says
+// activation.EndSandbox. With a nil r it is Init.
 func (a *Agent) InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
 	return a.init(ctx, s, pod, env, r)
 }
 
 func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, env map[string]string, r *Restoring) error {
 	if !v1alpha1.RunsSandboxd(&pod.Spec) {
-		return fmt.Errorf("%w: no container of pod %s has sandboxd's port %d", activation.ErrUnusable, pod.Name, v1alpha1.SandboxdPort)
+		return activation.EndSandbox.With(fmt.Errorf("no container of pod %s has sandboxd's port %d", pod.Name, v1alpha1.SandboxdPort))
 	}
 	addr, err := netip.ParseAddr(v1alpha1.RoutableAddress(pod))
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	header.Set(templateHeader, cmp.Or(s.Spec.Env, s.Spec.Pool))
 	switch err := a.sign(ctx, c, pod, header, body, r); {
 	case errors.Is(err, errUnsigned), errors.Is(err, errOtherProcess):
-		return fmt.Errorf("%w: pod %s: %w", activation.ErrUnusable, pod.Name, err)
+		return activation.EndSandbox.With(fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err))
 	case err != nil:
 		return fmt.Errorf("initialise sandboxd of pod %s: %w", pod.Name, err)
 	}
@@ -83,11 +83,11 @@ func (a *Agent) init(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, 
 	case status < 300:
 		return nil
 	case status == http.StatusConflict:
-		return fmt.Errorf("%w: sandboxd of pod %s was initialised otherwise already", activation.ErrUnusable, pod.Name)
+		return activation.EndSandbox.With(fmt.Errorf("sandboxd of pod %s was initialised otherwise already", pod.Name))
 	case status == http.StatusUnauthorized:
-		return fmt.Errorf("%w: sandboxd of pod %s refuses this gateway's signature", activation.ErrUnusable, pod.Name)
+		return activation.EndSandbox.With(fmt.Errorf("sandboxd of pod %s refuses this gateway's signature", pod.Name))
 	case lasting(status):
-		return fmt.Errorf("%w: pod %s answered /init with %d", activation.ErrUnusable, pod.Name, status)
+		return activation.EndSandbox.With(fmt.Errorf("pod %s answered /init with %d", pod.Name, status))
 	}
 	return fmt.Errorf("initialise sandboxd of pod %s: status %d", pod.Name, status)
 }

@@ -139,7 +139,7 @@ func TestInitHasTheAuthority(t *testing.T) {
 			t.Errorf("%+v: %s, %v", c.egress, got.body, err)
 		}
 		a.Authority = func(context.Context) ([]byte, error) { return nil, errors.New("away") }
-		if err := a.Init(t.Context(), s, pod, nil); (err != nil) != (c.want != "") || errors.Is(err, activation.ErrUnusable) {
+		if err := a.Init(t.Context(), s, pod, nil); (err != nil) != (c.want != "") || activation.VerdictOf(err) == activation.EndSandbox {
 			t.Errorf("%+v, and the authority is away: %v", c.egress, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestInitMessage(t *testing.T) {
 	}
 }
 
-// A lasting reason for which /init cannot be signed is an activation.ErrUnusable; one that
+// A lasting reason for which /init cannot be signed is a verdict of activation.EndSandbox; one that
 // may pass is not.
 func TestInitThatCannotBeSigned(t *testing.T) {
 	away := errors.New("away")
@@ -181,7 +181,7 @@ func TestInitThatCannotBeSigned(t *testing.T) {
 		s, pod := podAt(addr)
 		pod.Labels[v1alpha1.LabelInitKey] = c.key
 		err := New(fakeTokens{}, signer{private, c.err}, func() bool { return true }).Init(t.Context(), s, pod, nil)
-		if err == nil || errors.Is(err, activation.ErrUnusable) != c.unusable || c.err != nil && !errors.Is(err, c.err) || got.body != nil {
+		if err == nil || (activation.VerdictOf(err) == activation.EndSandbox) != c.unusable || c.err != nil && !errors.Is(err, c.err) || got.body != nil {
 			t.Errorf("%s: %v; sandboxd was sent %q", c.name, err, got.body)
 		}
 	}
@@ -199,14 +199,14 @@ func TestInitRestored(t *testing.T) {
 	})
 	s, pod := podAt(addr)
 	r := &Restoring{ID: "r"}
-	if err := a.InitRestored(t.Context(), s, pod, nil, r); !errors.Is(err, activation.ErrUnusable) || got.header != nil {
+	if err := a.InitRestored(t.Context(), s, pod, nil, r); activation.VerdictOf(err) != activation.EndSandbox || got.header != nil {
 		t.Errorf("before the restore: %v, sent %v", err, got.header)
 	}
 	if err := a.Restore(t.Context(), "i0", pod, r); err != nil { // another gateway has
 		t.Fatal(err)
 	}
 	process, restored = "n2", ""
-	if err := a.InitRestored(t.Context(), s, pod, nil, r); !errors.Is(err, activation.ErrUnusable) || got.header != nil {
+	if err := a.InitRestored(t.Context(), s, pod, nil, r); activation.VerdictOf(err) != activation.EndSandbox || got.header != nil {
 		t.Errorf("after a restart: %v, sent %v", err, got.header)
 	}
 	process, restored = "n1", "r"

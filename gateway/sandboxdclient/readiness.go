@@ -107,20 +107,20 @@ func (r *Readiness) InitOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	claim := pod.Annotations[v1alpha1.AnnotationClaim]
 	err := r.InitOnce(ctx, s, pod)
-	switch {
-	case errors.Is(err, activation.ErrUnusable) && hasRun(s, pod):
+	switch hopeless := activation.VerdictOf(err) == activation.EndSandbox; {
+	case hopeless && hasRun(s, pod):
 		if logged, _ := r.logged.ContainsOrAdd(claim, struct{}{}); !logged {
 			r.log.Error("a sandbox that has run refuses this gateway; its requests are answered with 503 here. Was the Secret of the tokens' seed replaced?",
 				"sandbox", s.Name, "pod", pod.Name, "reason", err)
 		}
-		return fmt.Errorf("%w: %s", activation.ErrNotReady, err.Error()) // without ErrUnusable, so that the sandbox is not ended
-	case errors.Is(err, activation.ErrUnusable):
+		return activation.FailRequest.With(err)
+	case hopeless:
 		r.log.Warn("sandbox is ended", "sandbox", s.Name, "reason", err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		end := writes.EndSandbox(ctx, r.api, s.Name, v1alpha1.EndFailed, err.Error(), writes.OfClaim(claim), writes.OfUID(s.UID))
 		if end != nil && !errors.Is(end, writes.ErrStale) {
-			return fmt.Errorf("%s; and %w", err.Error(), end) // without ErrUnusable, so that Ready is called again
+			return activation.TryLater.With(fmt.Errorf("%w; and %w", err, end))
 		}
 	}
 	return err

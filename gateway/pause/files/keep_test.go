@@ -108,7 +108,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	}
 	defer r.Close()
 	w.x.o.Store = stuck{}
-	if err := r.Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrUnusable) {
+	if err := r.Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || activation.VerdictOf(err) == activation.EndSandbox {
 		t.Errorf("of a snapshot: %v", err)
 	}
 	cp := w.objects()[0]
@@ -117,7 +117,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.sandbox.Spec.Restore = &v1alpha1.Restore{Checkpoint: cp.Name}
-	if _, _, err := NewHibernator(w.x, nil, nil).Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || errors.Is(err, activation.ErrNotReady) {
+	if _, _, err := NewHibernator(w.x, nil, nil).Ready(t.Context(), w.sandbox, w.pod); !errors.Is(err, checkpoint.ErrStuck) || activation.VerdictOf(err) == activation.FailRequest {
 		t.Errorf("of a hibernated sandbox: %v", err)
 	}
 }

@@ -53,7 +53,8 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	}
 	defer t.mu.Unlock()
 	restored, written, err = p.tryRestore(ctx, t, s, pod)
-	if err == nil || errors.Is(err, activation.ErrUnusable) {
+	hopeless := activation.VerdictOf(err) == activation.EndSandbox
+	if err == nil || hopeless {
 		t.close()
 		p.restores.forget(claim)
 	}
@@ -63,7 +64,7 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 			p.x.o.Metrics.observe(opResume, t.begun, nil)
 		}
 	}
-	if err == nil || !errors.Is(err, activation.ErrUnusable) {
+	if !hopeless {
 		return restored, written, err
 	}
 	live, again := p.giveUp(ctx, s)
@@ -72,22 +73,11 @@ func (p *Hibernator) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	}
 	p.x.o.Metrics.observe(opResume, t.begun, err)
 	if again != nil {
-		return nil, false, errors.Join(again, errors.New(err.Error())) // without ErrUnusable, so that Ready is called again
+		return nil, false, activation.TryLater.With(errors.Join(again, err))
 	}
 	p.refusals.note(s, time.Now())
 	p.x.o.Log.Warn("a resume is taken back: the sandbox hibernates again", "sandbox", s.Name, "pod", pod.Name, "reason", message(err))
-	return nil, false, fmt.Errorf("%w: %w", activation.ErrNotReady, withoutUnusable{err})
-}
-
-// withoutUnusable hides that err is an activation.ErrUnusable, after which the sandbox would
-// be ended.
-type withoutUnusable struct{ err error }
-
-func (e withoutUnusable) Error() string { return e.err.Error() }
-
-// Is reports whether err is target, and target is not ErrUnusable.
-func (e withoutUnusable) Is(target error) bool {
-	return !errors.Is(target, activation.ErrUnusable) && errors.Is(e.err, target)
+	return nil, false, activation.FailRequest.With(err)
 }
 
 func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.Sandbox, pod *corev1.Pod) (restored *v1alpha1.Sandbox, written bool, err error) {
@@ -102,14 +92,14 @@ func (p *Hibernator) tryRestore(ctx context.Context, t *restoring, s *v1alpha1.S
 	if !t.done {
 		before := t.parts.Sent()
 		err := p.agent.Restore(ctx, s.Name, pod, t.parts)
-		if errors.Is(err, activation.ErrUnusable) { // another gateway may just have completed the restore, which a second call finds
+		if activation.VerdictOf(err) == activation.EndSandbox { // another gateway may just have completed the restore, which a second call finds
 			err = p.agent.Restore(ctx, s.Name, pod, t.parts)
 		}
 		switch {
 		case err == nil:
 			t.done = true
-		case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, sandboxdclient.ErrMore) || t.parts.Sent() > before):
-			return nil, false, fmt.Errorf("%w: %w", activation.ErrAgain, err)
+		case activation.VerdictOf(err) != activation.EndSandbox && (errors.Is(err, sandboxdclient.ErrMore) || t.parts.Sent() > before):
+			return nil, false, activation.TryNow.With(err)
 		default:
 			return nil, false, err
 		}
@@ -200,23 +190,23 @@ func (p *Hibernator) open(ctx context.Context, t *restoring, s *v1alpha1.Sandbox
 	cp, err := p.readCheckpoint(ctx, s)
 	switch {
 	case errors.Is(err, errLost):
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+		return activation.EndSandbox.With(err)
 	case err != nil:
 		return err
 	case !runsImagesOf(pod, cp):
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrSaveMismatch)
+		return activation.EndSandbox.With(ErrSaveMismatch)
 	}
 	archive, err := p.openArchive(ctx, cp)
 	if errors.Is(err, checkpoint.ErrStuck) { // no other pod would do better
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+		return activation.EndSandbox.With(err)
 	}
 	env, err := readEnvironment(archive)
 	if err != nil {
 		_ = archive.Close()
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+		return activation.EndSandbox.With(err)
 	}
 	t.archive, t.env = archive, env
 	// The restore's ID is the same at every gateway, so that a gateway can continue after

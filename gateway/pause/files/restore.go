@@ -83,7 +83,7 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		return nil
 	}
 	if !runsImagesOf(pod, r.cp) {
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, ErrMismatch)
+		return activation.EndSandbox.With(ErrMismatch)
 	}
 	if r.parts == nil {
 		if err := r.open(ctx); err != nil {
@@ -97,26 +97,26 @@ func (r *Restorer) restore(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		r.restored = true
 		r.closeArchive()
 		return nil
-	case !errors.Is(err, activation.ErrUnusable) && (errors.Is(err, sandboxdclient.ErrMore) || r.parts.Sent() > before):
-		return fmt.Errorf("%w: %w", activation.ErrAgain, err)
+	case activation.VerdictOf(err) != activation.EndSandbox && (errors.Is(err, sandboxdclient.ErrMore) || r.parts.Sent() > before):
+		return activation.TryNow.With(err)
 	}
 	return err
 }
 
-// open opens the archive. If the store has lost or damaged it, the error is an
-// activation.ErrUnusable, since another try cannot help.
+// open opens the archive. If the store has lost or damaged it, the verdict is EndSandbox,
+// since another try cannot help.
 func (r *Restorer) open(ctx context.Context) error {
 	archive, info, err := r.x.o.Store.Get(ctx, string(r.cp.UID))
 	if errors.Is(err, checkpoint.ErrStuck) {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", activation.ErrUnusable, err)
+		return activation.EndSandbox.With(err)
 	}
 	r.archive = archive
 	if info.Digest != r.cp.Status.Digest {
 		r.closeArchive()
-		return fmt.Errorf("%w: the store returns another archive for checkpoint %s than was put", activation.ErrUnusable, r.cp.Name)
+		return activation.EndSandbox.With(fmt.Errorf("the store returns another archive for checkpoint %s than was put", r.cp.Name))
 	}
 	r.parts = &sandboxdclient.Restoring{ID: rand.Text(), Archive: archive}
 	return nil

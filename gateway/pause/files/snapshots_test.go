@@ -155,7 +155,7 @@ func readParts(archive sandboxdclient.Parts) (data []byte, err error) {
 	for {
 		n, digest, last, err := archive.Part(buf)
 		if err == nil && sha256.Sum256(buf[:n]) != digest {
-			err = fmt.Errorf("%w: the part is damaged", activation.ErrUnusable)
+			err = activation.EndSandbox.With(errors.New("the part is damaged"))
 		}
 		data = append(data, buf[:n]...)
 		if last || err != nil {
@@ -343,7 +343,7 @@ func TestRestorer(t *testing.T) {
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "i9"}}
 	other := w.pod.DeepCopy()
 	other.Status.ContainerStatuses[0].ImageID = "sha256:2"
-	if err := r.Ready(t.Context(), s, other); !errors.Is(err, ErrMismatch) || !errors.Is(err, activation.ErrUnusable) {
+	if err := r.Ready(t.Context(), s, other); !errors.Is(err, ErrMismatch) || activation.VerdictOf(err) != activation.EndSandbox {
 		t.Errorf("another image: %v", err)
 	}
 	other.UID, other.Status.ContainerStatuses = "pu2", nil
@@ -358,11 +358,11 @@ func TestRestorer(t *testing.T) {
 		t.Errorf("an image that was not told at the snapshot either: %v", err)
 	}
 	w.restores = sandboxdclient.ErrMore
-	if err := r.Ready(t.Context(), s, w.pod); !errors.Is(err, activation.ErrAgain) {
+	if err := r.Ready(t.Context(), s, w.pod); activation.VerdictOf(err) != activation.TryNow {
 		t.Errorf("not all at once: %v", err)
 	}
 	w.restores = errors.New("no answer")
-	if err := r.Ready(t.Context(), s, w.pod); !errors.Is(err, w.restores) || errors.Is(err, activation.ErrAgain) {
+	if err := r.Ready(t.Context(), s, w.pod); !errors.Is(err, w.restores) || activation.VerdictOf(err) == activation.TryNow {
 		t.Errorf("no answer: %v", err)
 	}
 	w.restores = nil
@@ -381,7 +381,7 @@ func TestRestorer(t *testing.T) {
 	}
 	third := w.pod.DeepCopy()
 	third.UID = "pu4"
-	if err := r.Ready(t.Context(), s, third); !errors.Is(err, activation.ErrUnusable) {
+	if err := r.Ready(t.Context(), s, third); activation.VerdictOf(err) != activation.EndSandbox {
 		t.Errorf("data that is lost: %v", err)
 	}
 }

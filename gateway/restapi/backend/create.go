@@ -56,7 +56,7 @@ func (x *Backend) Create(ctx context.Context, n restapi.NewSandbox) (restapi.San
 		// In this order: nothing runs in a sandbox whose sandboxd was not initialised.
 		if err := x.restrict(ctx, s, n.Egress); err != nil {
 			if errors.Is(err, ErrNotOurs) || refusedForGood(err) {
-				return fmt.Errorf("%w: %w", activation.ErrUnusable, err) // nor will it be written later
+				return activation.EndSandbox.With(err) // nor will it be written later
 			}
 			return err
 		}
