@@ -48,7 +48,7 @@ func TestQuietConnectionEnds(t *testing.T) {
 		}
 		stop()
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: it is still open", host)
+			t.Fatalf("%s: it is still open", host)
 		}
 		<-ended
 	}

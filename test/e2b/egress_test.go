@@ -47,6 +47,9 @@ var egressFeatures = []feature{
 	{"late_rules", "a sandbox without rules trusts egress once an update gives it some"},
 }
 
+// ofJavaScript are those that the program of the JavaScript SDK tries.
+var ofJavaScript = []string{"allowed", "other_names", "forged", "addresses", "shown", "updated", "secrets", "placeholder", "late_rules"}
+
 // internet is a name server, and HTTP and HTTPS for each name below example, at one address.
 type internet struct {
 	names *nameServer
@@ -111,7 +114,14 @@ func TestEgressByName(t *testing.T) {
 		}, nil},
 		{"JavaScript 2.51.0", func(ctx context.Context, t *testing.T) []string {
 			return []string{"node", filepath.Join("js", "egress.mjs"), js(ctx, t, "2.51.0")}
-		}, []string{"allowed", "other_names", "forged", "addresses", "shown", "updated", "secrets", "placeholder", "late_rules"}},
+		}, ofJavaScript},
+		// The oldest of the tested ones that have Secret.
+		{"Python 2.45.1", func(ctx context.Context, t *testing.T) []string {
+			return []string{python(ctx, t, "2.45.1"), filepath.Join("python", "egress.py")}
+		}, nil},
+		{"JavaScript 2.50.0", func(ctx context.Context, t *testing.T) []string {
+			return []string{"node", filepath.Join("js", "egress.mjs"), js(ctx, t, "2.50.0")}
+		}, ofJavaScript},
 	} {
 		t.Run(sdk.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
