@@ -134,7 +134,7 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		}
 		return runEgress(cmd.Context(), o)
 	}
-	cmd.AddCommand(newEgressLog())
+	cmd.AddCommand(newEgressLog(), newEgressRotate())
 	return cmd
 }
 

@@ -108,20 +108,21 @@ func TestEgressByName(t *testing.T) {
 		name     string
 		args     func(context.Context, *testing.T) []string
 		features []string // all if nil
+		rotates  bool     // the keys, afterwards
 	}{
 		{"Python 2.63.0", func(ctx context.Context, t *testing.T) []string {
 			return []string{python(ctx, t, "2.63.0"), filepath.Join("python", "egress.py")}
-		}, nil},
+		}, nil, true},
 		{"JavaScript 2.51.0", func(ctx context.Context, t *testing.T) []string {
 			return []string{"node", filepath.Join("js", "egress.mjs"), js(ctx, t, "2.51.0")}
-		}, ofJavaScript},
+		}, ofJavaScript, false},
 		// The oldest of the tested ones that have Secret.
 		{"Python 2.45.1", func(ctx context.Context, t *testing.T) []string {
 			return []string{python(ctx, t, "2.45.1"), filepath.Join("python", "egress.py")}
-		}, nil},
+		}, nil, false},
 		{"JavaScript 2.50.0", func(ctx context.Context, t *testing.T) []string {
 			return []string{"node", filepath.Join("js", "egress.mjs"), js(ctx, t, "2.50.0")}
-		}, ofJavaScript},
+		}, ofJavaScript, false},
 	} {
 		t.Run(sdk.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -133,6 +134,12 @@ func TestEgressByName(t *testing.T) {
 				return sdk.features != nil && !slices.Contains(sdk.features, f.name)
 			}), map[string]bool{})
 		})
+		if sdk.rotates {
+			// The others use the new keys, of an egress process that has not started anew.
+			if out, err := s.Run(t.Context(), "egress", "rotate"); err != nil {
+				t.Errorf("rotate: %v: %s", err, out)
+			}
+		}
 	}
 	nothingShows(t, s)
 	showsConnections(t, s)

@@ -10,11 +10,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
+	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/egress/record"
 )
 
 // recordsRead is how many lines of each log are searched for records.
 const recordsRead = 100_000
+
+func newEgressRotate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "rotate",
+		Example: "  sandlane egress rotate --kubeconfig ~/.kube/config",
+		Short:   "Replace the keys of egress processes; what was sealed before opens still",
+		Long: `Replace the pair of keys that values are sealed to, and the authority of certificates for
+hosts with rules, by the next ones, and make others for the rotation after this one. What was
+sealed before opens still. Restart the egress processes afterwards, and before the next
+rotation. A sandbox that outlives two rotations needs its rules set again.`,
+		Args: cobra.NoArgs,
+	}
+	on := cmdflags.ForCluster(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := on.Connect()
+		if err != nil {
+			return err
+		}
+		if err := keys.Rotate(cmd.Context(), c, on.SystemNamespace); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "new values are sealed to new keys; restart the egress processes before the next rotation")
+		return err
+	}
+	return cmd
+}
 
 func newEgressLog() *cobra.Command {
 	cmd := &cobra.Command{
