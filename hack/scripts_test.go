@@ -2,6 +2,7 @@
 package hack_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,7 +59,10 @@ func folderOf(t *testing.T, scripts map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		if !strings.HasPrefix(text, "#!") {
+			text = "#!/bin/sh\n" + text
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +119,11 @@ cp "$0" "$2"
 
 // make build replaces a sandboxd that runs, and a module that is mapped.
 func TestBuildReplacesWhatRuns(t *testing.T) {
-	folder := folderOf(t, map[string]string{"hack/fastpath.sh": "", "go": `[ "$1" = build ] || exit 0
+	script, err := os.ReadFile("build.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := folderOf(t, map[string]string{"hack/fastpath.sh": "", "hack/build.sh": string(script), "go": `[ "$1" = build ] || exit 0
 while [ "$1" != -o ]; do shift; done
 mkdir -p "${2%/*}" && echo new >"$2"
 `})
@@ -155,5 +163,17 @@ mkdir -p "${2%/*}" && echo new >"$2"
 	}
 	if err := running.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the one that ran has ended: %v", err)
+	}
+}
+
+// A build that fails says why and fails; the names of packages that go build -v prints are
+// counted, and not repeated.
+func TestBuildOfWhatDoesNotCompile(t *testing.T) {
+	folder := folderOf(t, map[string]string{"go": "echo example.com/a/b >&2; echo '# example.com/a' >&2; echo 'x.go:1:1: not Go' >&2; exit 3"})
+	build := exec.CommandContext(t.Context(), "./build.sh", "./...")
+	build.Env = append(os.Environ(), "GO="+filepath.Join(folder, "go"))
+	out, err := build.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "# example.com/a\nx.go:1:1: not Go\n" {
+		t.Errorf("%v, %q", err, out)
 	}
 }
