@@ -52,7 +52,7 @@ func (w *world) keepRecord(r record.Record) {
 	w.records = append(w.records, r)
 }
 
-func authority(t *testing.T, name string) *certificate.Pair {
+func authority(t testing.TB, name string) *certificate.Pair {
 	t.Helper()
 	from, until := certificate.Validity(time.Now(), time.Hour)
 	pair, err := certificate.New(&x509.Certificate{
@@ -64,7 +64,7 @@ func authority(t *testing.T, name string) *certificate.Pair {
 	return pair
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +74,7 @@ func listen(t *testing.T) net.Listener {
 }
 
 // newWorld starts all of it; handle is the internet, after what it was asked was noted.
-func newWorld(t *testing.T, handle http.HandlerFunc) *world {
+func newWorld(t testing.TB, handle http.HandlerFunc) *world {
 	t.Helper()
 	w := &world{ports: map[uint16]uint16{}, addrs: map[string]string{}, secrets: map[string]string{}, trust: x509.NewCertPool()}
 	ours, internet := authority(t, "egress"), authority(t, "internet")
@@ -120,7 +120,7 @@ func newWorld(t *testing.T, handle http.HandlerFunc) *world {
 }
 
 // internet serves every name but forged.example, for which it has no certificate.
-func (w *world) internet(t *testing.T, by *certificate.Pair, handle http.HandlerFunc) {
+func (w *world) internet(t testing.TB, by *certificate.Pair, handle http.HandlerFunc) {
 	t.Helper()
 	from, until := certificate.Validity(time.Now(), time.Hour)
 	pair, err := certificate.New(&x509.Certificate{DNSNames: []string{"api.example", "other.example", "ruled.example", "x.wild.example"}, NotBefore: from, NotAfter: until}, by)
@@ -200,7 +200,7 @@ func (w *world) idle(n byte) {
 }
 
 // claim gives the pod a claim with the rules, and waits until its connections are served.
-func (w *world) claim(t *testing.T, n byte, id string, r names.Rules) {
+func (w *world) claim(t testing.TB, n byte, id string, r names.Rules) {
 	t.Helper()
 	w.idle(n)
 	w.rules(t, n, id, r)
@@ -218,7 +218,7 @@ func (w *world) claim(t *testing.T, n byte, id string, r names.Rules) {
 }
 
 // rules shows the pod with a claim.
-func (w *world) rules(t *testing.T, n byte, id string, r names.Rules) {
+func (w *world) rules(t testing.TB, n byte, id string, r names.Rules) {
 	t.Helper()
 	policy, err := names.NewPolicy(r)
 	if err != nil {
@@ -229,7 +229,7 @@ func (w *world) rules(t *testing.T, n byte, id string, r names.Rules) {
 }
 
 // dialFrom connects to one of the proxy's listeners as the pod does.
-func dialFrom(t *testing.T, n byte, l net.Listener) net.Conn {
+func dialFrom(t testing.TB, n byte, l net.Listener) net.Conn {
 	t.Helper()
 	c, err := tryFrom(t, n, l)
 	if err != nil {
@@ -238,7 +238,7 @@ func dialFrom(t *testing.T, n byte, l net.Listener) net.Conn {
 	return c
 }
 
-func tryFrom(t *testing.T, n byte, l net.Listener) (net.Conn, error) {
+func tryFrom(t testing.TB, n byte, l net.Listener) (net.Conn, error) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(podAddr(n), 0)), Timeout: 10 * time.Second}
 	c, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
@@ -251,7 +251,7 @@ func tryFrom(t *testing.T, n byte, l net.Listener) (net.Conn, error) {
 
 // client is an HTTP client in the pod, for which every name is at the proxy. With http2 it
 // speaks that alone.
-func (w *world) client(t *testing.T, n byte, http2 bool) *http.Client {
+func (w *world) client(t testing.TB, n byte, http2 bool) *http.Client {
 	t.Helper()
 	var protocols http.Protocols
 	protocols.SetHTTP1(!http2)
@@ -271,7 +271,7 @@ func (w *world) client(t *testing.T, n byte, http2 bool) *http.Client {
 }
 
 // secure is a TLS connection of the pod's to the proxy, by HTTP/1.
-func (w *world) secure(t *testing.T, n byte, name string) (*tls.Conn, error) {
+func (w *world) secure(t testing.TB, n byte, name string) (*tls.Conn, error) {
 	t.Helper()
 	conn, err := tryFrom(t, n, w.o.Listeners.HTTPS)
 	if err != nil {
