@@ -181,7 +181,12 @@ func evaluate[T any](b *browser, code string) T {
 // sees waits until the page shows all of the texts.
 func (b *browser) sees(texts ...string) {
 	b.t.Helper()
-	kubetest.Eventually(b.t, "the page", func() error {
+	b.seesWithin(patience, texts...)
+}
+
+func (b *browser) seesWithin(limit time.Duration, texts ...string) {
+	b.t.Helper()
+	kubetest.Within(b.t, limit, "the page", func() error {
 		page := b.text()
 		for _, text := range texts {
 			if !strings.Contains(page, text) {
