@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sandlane/sandlane/cmd/sandlane/cmdflags"
 )
 
 const (
@@ -39,7 +41,8 @@ present one; its .dockerignore counts), and show what the build prints. FROM (on
 COPY, ADD of files, ENV, WORKDIR, USER, and CMD or ENTRYPOINT, which becomes the start
 command, mean what they mean to E2B's SDK: without USER and WORKDIR sandboxes have the
 user "user" and /home/user. Ctrl-C leaves the build running.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "Dockerfile `FILE` (default CONTEXT/Dockerfile)")
@@ -49,7 +52,7 @@ user "user" and /home/user. Ctrl-C leaves the build running.`,
 	f.IntVar(&o.cpus, "cpus", 2, "CPUs of a sandbox")
 	f.IntVar(&o.memory, "memory", 512, "memory of a sandbox, in MB")
 	f.BoolVar(&o.force, "no-cache", false, "do all steps, also those that an earlier build has done")
-	_ = cmd.MarkFlagFilename("file")
+	cmdflags.Files(cmd, "file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir := "."
 		if len(args) > 0 {
