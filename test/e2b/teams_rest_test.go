@@ -166,7 +166,7 @@ func (v victim) silent(t *testing.T, what string, a stack.Answer) {
 // plain is an answer without what differs from one request to the next.
 func (v victim) plain(a stack.Answer) string {
 	h := a.Header.Clone()
-	for _, name := range []string{"Date", "Ratelimit-Remaining", "Ratelimit-Reset", "X-Envoy-Upstream-Service-Time"} {
+	for _, name := range []string{"Date", "Ratelimit-Remaining", "Ratelimit-Reset", "X-Envoy-Upstream-Service-Time", "X-Request-Id"} {
 		h.Del(name)
 	}
 	return strings.ReplaceAll(fmt.Sprint(a.Status, h, string(a.Body)), v.SandboxID, "ID")
