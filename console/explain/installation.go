@@ -269,5 +269,3 @@ func count(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -5,16 +5,33 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// oneLine makes a line of what strangers wrote, such as a pod's last message: it ends where it
+// does, and moves neither a terminal's cursor nor the direction of what follows.
+func oneLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }
+
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, line)
+}
 
 // Text is the report as the command and the console show it.
 func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sandbox %s: %s\n", r.ID, r.State)
 	for _, l := range r.Lines {
-		fmt.Fprintf(&b, "  %-9s %s\n", l[0], l[1])
+		fmt.Fprintf(&b, "  %-9s %s\n", l[0], printable(l[1]))
 	}
 	b.WriteString("\n" + Text(r.Findings))
 	section(&b, "events", r.Events)
@@ -44,7 +61,7 @@ func section(b *strings.Builder, name string, lines []string) {
 	}
 	fmt.Fprintf(b, "\n%s\n", name)
 	for _, line := range lines {
-		fmt.Fprintf(b, "  %s\n", line)
+		fmt.Fprintf(b, "  %s\n", printable(line))
 	}
 }
 
