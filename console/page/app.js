@@ -11,6 +11,8 @@ if (location.hash.length > 1) {
   history.replaceState(null, "", location.pathname);
 }
 const token = sessionStorage.getItem("token") || "";
+// The address of a later run, pasted into this tab, differs by its fragment alone.
+addEventListener("hashchange", () => location.reload());
 
 const view = { tab: "overview", offset: 0, search: "", total: 0, shown: 0, mayPatch: false, mayOpen: false };
 const samples = [];
@@ -170,7 +172,6 @@ async function open(id) {
   $("detail-title").textContent = id;
   $("text").textContent = "reading …";
   $("outcome").textContent = "";
-  $("sure").hidden = true;
   buttons();
   if (!$("detail").open) $("detail").showModal();
   await read();
@@ -178,6 +179,7 @@ async function open(id) {
 
 async function read() {
   const of = opened;
+  $("sure").hidden = true; // what was asked for was of the sandbox as shown
   try {
     Object.assign(of, await (await ask("api/explain/" + encodeURIComponent(of.id))).json());
   } catch (error) {

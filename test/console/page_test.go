@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +54,14 @@ func TestFiveFaults(t *testing.T) {
 	b.shoot("dark", 1100, 760, "dark")
 	b.tab(4)
 	b.sees("gw-cert", "2 days")
+}
+
+// The address of a later run may be pasted into the tab of a former one.
+func TestAddressOfALaterRun(t *testing.T) {
+	url := serve(t, played(t, nil), "system", nil)
+	page, _, _ := strings.Cut(url, "#")
+	b := open(t, page+"#former")
+	b.sees("open the address that was printed")
+	evaluate[string](b, fmt.Sprintf("location.href = %q", url))
+	b.sees("none has a lease")
 }
