@@ -35,7 +35,7 @@ Try:
 
 E2B's SDKs work without a change:
   pip install e2b    # or: npm install e2b
-%s  python - <<'PY'
+%s  python3 - <<'PY'
 from e2b import Sandbox
 with Sandbox.create() as sbx:
     print(sbx.commands.run("echo hello from $HOSTNAME; python3 --version").stdout)
