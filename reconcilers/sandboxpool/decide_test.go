@@ -62,7 +62,7 @@ func unready(v *view) {
 	v.pod.Status.Conditions[0].Status = corev1.ConditionFalse
 	v.pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 }
-func deleting(v *view) { at := metav1.NewTime(now); v.pod.DeletionTimestamp = &at }
+func deleting(v *view)    { at := metav1.NewTime(now); v.pod.DeletionTimestamp = &at }
 func poolDeleted(v *view) { v.drain = true }
 func noSandbox(v *view) {
 	v.sandbox = nil
