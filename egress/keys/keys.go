@@ -142,11 +142,14 @@ func Rotate(ctx context.Context, c client.Client, namespace string) error {
 
 func rotate(ctx context.Context, c client.Client, at client.ObjectKey) error {
 	secret, published := &corev1.Secret{}, &corev1.ConfigMap{}
-	if err := c.Get(ctx, at, secret); err != nil {
-		return err
-	}
-	if err := c.Get(ctx, at, published); err != nil {
-		return err
+	for _, object := range []client.Object{secret, published} {
+		there, err := found(c.Get(ctx, at, object))
+		if err != nil {
+			return err
+		}
+		if !there {
+			return ErrNone
+		}
 	}
 	m, err := publication(at, secret.Data)
 	if err != nil {

@@ -12,10 +12,15 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 )
 
-// maxAnswer bounds an answer, in bytes.
-const maxAnswer = 16 << 20
+const (
+	// maxAnswer bounds an answer, in bytes.
+	maxAnswer = 16 << 20
+	// answerWithin bounds the wait for an answer's head, once the request is sent.
+	answerWithin = 2 * time.Minute
+)
 
 // api is a REST API with its key.
 type api struct {
@@ -29,13 +34,16 @@ func newAPI(at, key, caFile string) (*api, error) {
 		return nil, fmt.Errorf("--url %q is no URL of a REST API", at)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = answerWithin
 	if caFile != "" {
 		text, err := os.ReadFile(caFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the certificate of \"sandlane up\": %w", err)
 		}
 		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(text)
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("the certificate of \"sandlane up\", %s, cannot be read: start it anew", caFile)
+		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &api{url: strings.TrimRight(at, "/"), key: key, client: &http.Client{Transport: transport}}, nil
