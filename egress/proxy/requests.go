@@ -55,7 +55,7 @@ func (s *Server) servePlain(l *link, use *claims.Use, c net.Conn) {
 func (s *Server) serveRequests(r *requests, c net.Conn, http2 bool) {
 	r.over = make(chan struct{})
 	r.upstream = &http.Transport{
-		DialContext: r.dial, TLSClientConfig: &tls.Config{RootCAs: s.o.Roots, MinVersion: tls.VersionTLS12},
+		DialContext: r.dial, TLSClientConfig: &tls.Config{RootCAs: s.o.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: s.sessions},
 		TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: requestIdle, ExpectContinueTimeout: time.Second,
 		ForceAttemptHTTP2: r.scheme == "https", DisableCompression: true, MaxResponseHeaderBytes: answerHeads,
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -18,8 +19,12 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 )
 
-// maxOpen bounds the connections of one address that are open at once.
-const maxOpen = 1024
+const (
+	// maxOpen bounds the connections of one address that are open at once.
+	maxOpen = 1024
+	// maxSessions bounds the hosts whose TLS sessions are kept.
+	maxSessions = 1024
+)
 
 // Upstream connects to hosts and finds their addresses; *upstream.Dialer is one.
 type Upstream interface {
@@ -65,7 +70,10 @@ type Server struct {
 	http, https, names *claims.Door
 	requests           *http.Server
 	handed             *handed
-	quiet              time.Duration // maxQuiet, but in tests
+	// sessions are those of TLS with hosts that have rules. They are verified once, with the
+	// host's certificate, and carry nothing of a sandbox.
+	sessions tls.ClientSessionCache
+	quiet    time.Duration // maxQuiet, but in tests
 
 	mu   sync.Mutex
 	open map[netip.Addr]int // connections of each address
@@ -83,7 +91,7 @@ func New(o Options) (*Server, error) {
 	if o.Record == nil {
 		o.Record = func(record.Record) {}
 	}
-	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded(), quiet: maxQuiet}
+	s := &Server{o: o, open: map[netip.Addr]int{}, handed: newHanded(), sessions: tls.NewLRUClientSessionCache(maxSessions), quiet: maxQuiet}
 	s.table = claims.NewTable(claims.Options{Held: o.Held, Barrier: s.barrier, Log: o.Log})
 	s.http, s.https, s.names = claims.NewDoor(in.HTTP, s.table), claims.NewDoor(in.HTTPS, s.table), claims.NewDoor(in.NameStreams, s.table)
 	s.requests = s.newRequests()

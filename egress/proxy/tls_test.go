@@ -113,3 +113,31 @@ func closes(t *testing.T, what string, c io.Reader) {
 		t.Errorf("%s is open still", what)
 	}
 }
+
+// A new connection to a host resumes the TLS session of one before, whichever sandbox that was
+// for, and so verifies no certificate again. One to another host does not.
+func TestSessionsOfHosts(t *testing.T) {
+	w := newWorld(t, nil)
+	w.secrets["team/key"] = "value"
+	headers := map[string]string{"Authorization": "Bearer ${e2b.secrets.key}"}
+	rules := names.Rules{DenyAll: true, AllowNames: []string{"api.example", "ruled.example"}, Headers: map[string]map[string]string{"api.example": headers, "ruled.example": headers}}
+	w.claim(t, 1, "c1", rules)
+	w.claim(t, 2, "c2", rules)
+	for i, c := range []struct {
+		from    byte
+		host    string
+		resumes bool
+	}{{1, "api.example", false}, {1, "api.example", true}, {2, "api.example", true}, {2, "ruled.example", false}} {
+		client := w.client(t, c.from, false) // with connections of its own
+		got, err := client.Get("https://" + c.host + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, got.Body) // session tickets come before
+		_ = got.Body.Close()
+		client.CloseIdleConnections()
+		if asked := w.asked(); len(asked) != i+1 || asked[i].TLS.DidResume != c.resumes {
+			t.Errorf("request %d of pod %d to %s: %d requests, resumed: %t", i, c.from, c.host, len(asked), asked[len(asked)-1].TLS.DidResume)
+		}
+	}
+}
