@@ -29,6 +29,8 @@
 //	routes     golang-lru, and a map under a mutex
 //	claims     the same writes sent bare to the same API server, to objects that
 //	           no gateway watches
+//	egress     the same requests without anything between, and by a proxy that serves
+//	           CONNECT and nothing else
 //	idle       none: unit costs, from which docs/scale.md is computed
 //	control    none: the reconcilers' own benchmarks and counts, for their budgets
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/sandlane/sandlane/bench/claims"
 	"github.com/sandlane/sandlane/bench/control"
 	"github.com/sandlane/sandlane/bench/dataplane"
+	"github.com/sandlane/sandlane/bench/egress"
 	"github.com/sandlane/sandlane/bench/idle"
 	"github.com/sandlane/sandlane/bench/routes"
 	"github.com/sandlane/sandlane/bench/socket"
@@ -18,7 +19,7 @@ import (
 
 // sections are all sections, in the order in which they run.
 func sections() []suite.Section {
-	return []suite.Section{dataplane.Section(), dataplane.FastSection(), socket.Section(), routes.Section(), claims.Section(), idle.Section(), control.Section()}
+	return []suite.Section{dataplane.Section(), dataplane.FastSection(), socket.Section(), routes.Section(), claims.Section(), egress.Section(), idle.Section(), control.Section()}
 }
 
 // helpers are hidden commands: this program starts itself with one for each process that
@@ -35,7 +36,27 @@ func helpers() []*cobra.Command {
 	}
 	extproc.Flags().StringVar(&o.Socket, "socket", "", "unix socket to listen on")
 	extproc.Flags().IntVar(&o.Routes, "routes", 1, "how many sandboxes there are")
-	return []*cobra.Command{server, agent, extproc}
+	return []*cobra.Command{server, agent, extproc, egressHelpers()}
+}
+
+// egressHelpers are the processes beside the client of section egress.
+func egressHelpers() *cobra.Command {
+	var o egress.Options
+	all := &cobra.Command{Use: "egress", Short: "Serve in section egress", Hidden: true, Args: cobra.NoArgs}
+	flags := all.PersistentFlags()
+	flags.StringVar(&o.Dir, "dir", "", "folder of the authority")
+	flags.IntVar(&o.HTTPS, "https", 0, "port of HTTPS, or of CONNECT")
+	flags.IntVar(&o.Names, "names", 0, "port of names")
+	flags.IntVar(&o.Internet, "internet", 0, "port of the host")
+	flags.IntVar(&o.Sandboxes, "sandboxes", 1, "how many sandboxes there are")
+	for name, serve := range map[string]func(context.Context, egress.Options) error{
+		"internet": egress.Internet, "connect": egress.Connect, "proxy": egress.Egress,
+	} {
+		all.AddCommand(&cobra.Command{Use: name, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), o)
+		}})
+	}
+	return all
 }
 
 // listening is a command that serves on every loopback address until it is ended.

@@ -73,6 +73,16 @@ var reasons = []struct {
 		"The difference is everything but the writes.",
 	},
 	{
+		"/ratio/passed-vs-allowed",
+		[]string{"-/passed/p50", "-/connect/p50", "-/direct/p50"},
+		"Allowed are 1.5 × direct's p50 and 0.3 ms; for intercepted requests 1 ms more.",
+	},
+	{
+		"/ratio/intercepted-vs-allowed",
+		[]string{"-/intercepted/p50", "-/passed/p50", "-/direct/p50"},
+		"Allowed are 1.5 × direct's p50 and 0.3 ms; for intercepted requests 1 ms more.",
+	},
+	{
 		"/sandlane/p95",
 		[]string{"-/sandlane/latency", "-/bare/latency"},
 		"The resume is one write, and an order to sandboxd before and after.",
