@@ -55,8 +55,8 @@ build-failpoints: build ## build bin/sandlane-failpoints, which chaos tests can 
 	$(BUILD) -tags failpoints -ldflags '-s -w -X main.version=$(VERSION)-failpoints' -o bin/sandlane-failpoints ./cmd/sandlane
 
 .PHONY: release
-release: ## write sandlane and the signed bundle of this machine's platform into DIR (KEY=file of a minisign key, with KEY.pub beside it)
-	@hack/release.sh "$(DIR)" "$(KEY)" "$(VERSION)"
+release: ## write a signed release of the last commit into DIR (KEY=file of a minisign key, with KEY.pub beside it, VERSION=v1.2.3 PUSH=registry/prefix)
+	@hack/release.sh "$(DIR)" "$(KEY)" "$(VERSION)" "$(PUSH)"
 
 .PHONY: image
 image: ## build container images as tarballs in bin/images (PUSH=registry/prefix BASE=image ENVOY=image TAG=… PLATFORMS=linux/amd64,linux/arm64)
@@ -128,6 +128,7 @@ flaky: ## look for flaky tests: ten rounds under load, goes on where it was stop
 lint: $(LINT) ## run golangci-lint
 	$(LINT) run ./...
 	cd hack/image && $(LINT) run ./...
+	cd hack/release && $(LINT) run ./...
 	cd hack/drawings && $(LINT) run ./...
 	cd test/console && $(LINT) run ./...
 

@@ -142,8 +142,13 @@ browser() {
 page() { browser -skip "^($faults)\$"; }
 broken() { browser -run "^($faults)\$"; }
 
-# images are the tests of the images, which compile the images' programs.
-images() { cd hack/image && go vet ./... && tests -shuffle=on -timeout 15m ./...; }
+# images are the tests of images and releases; the first compile the images' programs.
+images() {
+	local module
+	for module in image release; do
+		(cd hack/$module && go vet ./... && tests -shuffle=on -timeout 15m ./... && exit "$status") || status=1
+	done
+}
 
 # users are the tests of the running product: what users see.
 users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 10 -timeout 15m -skip "^($stacks)\$" ./test/e2e/...; }

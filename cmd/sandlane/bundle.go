@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/local/bundle"
@@ -33,17 +34,7 @@ func bundleFlags(cmd *cobra.Command) (take func() error) {
 			}
 			return nil
 		}
-		text := []byte(bundleKey)
-		if *keyFile != "" {
-			var err error
-			if text, err = os.ReadFile(*keyFile); err != nil {
-				return fmt.Errorf("--%s: %w", keyFlag, err)
-			}
-		}
-		if len(text) == 0 {
-			return errors.New("this sandlane is no release and knows no publisher: name the file with the bundle's public key in --" + keyFlag)
-		}
-		key, err := bundle.ParseKey(text)
+		key, err := publisherKey(*keyFile)
 		if err != nil {
 			return err
 		}
@@ -58,4 +49,18 @@ func bundleFlags(cmd *cobra.Command) (take func() error) {
 		// not told the key.
 		return os.Unsetenv(bundleEnv)
 	}
+}
+
+// publisherKey is the key of a file, or without one the key that is compiled in.
+func publisherKey(file string) (key minisign.PublicKey, err error) {
+	text := []byte(bundleKey)
+	if file != "" {
+		if text, err = os.ReadFile(file); err != nil {
+			return key, fmt.Errorf("--%s: %w", keyFlag, err)
+		}
+	}
+	if len(text) == 0 {
+		return key, errors.New("this sandlane is no release and knows no publisher: name the file with the publisher's public key in --" + keyFlag)
+	}
+	return bundle.ParseKey(text)
 }

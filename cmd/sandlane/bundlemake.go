@@ -27,10 +27,10 @@ func newBundle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "bundle",
 		Example: `  sandlane bundle key release.key && sandlane bundle make release --key release.key`,
-		Short:   "Make the signed bundle with which `up` needs no compiler and no network",
+		Short:   "Make and check signed releases, with which `up` needs no compiler and no network",
 		Args:    cobra.NoArgs,
 	}
-	cmd.AddCommand(newBundleKey(), newBundleMake(), newBundleSign())
+	cmd.AddCommand(newBundleKey(), newBundleMake(), newBundleSign(), newBundleVerify())
 	return cmd
 }
 
@@ -131,6 +131,24 @@ func newBundleSign() *cobra.Command {
 		},
 	}
 	bundleKeyFlag(cmd, &keyFile)
+	return cmd
+}
+
+func newBundleVerify() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "verify DIR [FILE...]",
+		Example: `  sandlane bundle verify release --bundle-key release.key.pub`,
+		Short:   "Check a release's folder, or some files of it, by its signed sums",
+		Args:    cobra.MinimumNArgs(1),
+	}
+	keyFile := cmd.Flags().String(keyFlag, "", "file with the publisher's public key (default the one compiled in, if any)")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		key, err := publisherKey(*keyFile)
+		if err != nil {
+			return err
+		}
+		return bundle.Verify(args[0], key, args[1:]...)
+	}
 	return cmd
 }
 

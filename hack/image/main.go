@@ -2,8 +2,8 @@
 // gateway, the controller and a base sandbox. `make image` runs it.
 //
 // It compiles the programs, puts them into layers, and writes each image as a
-// tarball for each platform and, if asked, to a registry. It runs nothing of an
-// image. The gateway's sidecar is Envoy's own image, or one that is made on it and
+// tarball for each platform, or into a folder of OCI's layout, and, if asked, to a
+// registry. It runs nothing of an image. The gateway's sidecar is Envoy's own image, or one that is made on it and
 // holds the module of the fast path (sandlane-envoy); that needs a registry.
 //
 // Tests run where no registry can be reached. For them there are images of
@@ -51,6 +51,7 @@ func main() {
 type options struct {
 	root      string // of the repository
 	out       string // folder of the tarballs
+	layout    string // folder of OCI's layout, in place of tarballs
 	names     []string
 	version   string // linked into the programs
 	tag       string
@@ -104,6 +105,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.out, "out", "bin/images", "folder to write the tarballs to, below the root")
+	flags.StringVar(&o.layout, "layout", "", "folder of OCI's image layout to add the images to, in place of tarballs; with -platforms for several, an index of them")
 	flags.StringVar(&o.version, "version", "dev", "version of the programs")
 	flags.StringVar(&o.tag, "tag", "", "tag of the images (default the version)")
 	flags.StringVar(&o.push, "push", "", "registry and prefix to push to, such as localhost:5000/sandlane")
