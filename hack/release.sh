@@ -44,7 +44,9 @@ for arch in amd64 arm64; do
 done
 sandlane=$dir/sandlane-linux-$own
 echo "== bundle for linux/$own"
-"$sandlane" bundle make "$dir" --key "$key"
+wheels=()
+if python3 -m pip --version >/dev/null 2>&1; then wheels=(--wheels); fi
+"$sandlane" bundle make "$dir" --key "$key" "${wheels[@]}"
 echo "== images"
 go run -C hack/image . -root "$PWD" -version "$version" -layout "$dir/oci" -platforms linux/amd64,linux/arm64
 echo "== charts and SBOM"

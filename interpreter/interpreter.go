@@ -54,10 +54,35 @@ type Options struct {
 }
 
 // Install returns the folder of the packages in requirements.lock, installed for a version of
-// Python: the first time by pip, which fetches some 200 MB; then it is in the cache. It is
-// safe for concurrent use, also by several processes: a lock lets one install. Only the
-// versions and hashes of the lock file are accepted, and no package is built.
+// Python: the first time by pip, which fetches some 200 MB unless Wheels did; then it is in
+// the cache. It is safe for concurrent use, also by several processes: a lock lets one
+// install. Only the versions and hashes of the lock file are accepted, and no package is built.
 func Install(ctx context.Context, o Options) (string, error) {
+	return o.make(ctx, "", "installing the packages of the code interpreter, about 200 MB, once; everything else goes on meanwhile",
+		func(dir, into string, lock []byte) error {
+			args := []string{"install", "--no-warn-conflicts", "--root-user-action", "ignore", "--target", into}
+			if wheels := dir + wheelsSuffix; exists(wheels) {
+				args = append(args, "--no-index", "--find-links", wheels)
+			}
+			return pip(ctx, o.Python, into, lock, args...)
+		})
+}
+
+// wheelsSuffix ends the name of the folder of wheels of an installation.
+const wheelsSuffix = ".wheels"
+
+// Wheels returns the folder of wheels of which Install installs without a network: pip fetches
+// them the first time. Otherwise it is as Install.
+func Wheels(ctx context.Context, o Options) (string, error) {
+	return o.make(ctx, wheelsSuffix, "downloading the packages of the code interpreter, about 200 MB",
+		func(_, into string, lock []byte) error {
+			return pip(ctx, o.Python, into, lock, "download", "--dest", into)
+		})
+}
+
+// make returns a folder of the cache for the lock file and a version of Python, whose name ends
+// with suffix. fill makes its content the first time; dir is the name without the suffix.
+func (o *Options) make(ctx context.Context, suffix, says string, fill func(dir, into string, lock []byte) error) (string, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
@@ -86,22 +111,28 @@ func Install(ctx context.Context, o Options) (string, error) {
 		return "", fmt.Errorf("lock the cache of the code interpreter: %w", err)
 	}
 	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+	made := dir + suffix
+	if exists(made) {
+		return made, nil
 	}
-	o.Progress("installing the packages of the code interpreter, about 200 MB, once; everything else goes on meanwhile")
+	o.Progress(says)
 	// pip writes beside the folder, which so is complete or not there.
-	unfinished := dir + ".new"
+	unfinished := made + ".new"
 	if err := errors.Join(os.RemoveAll(unfinished), os.MkdirAll(unfinished, 0o755)); err != nil {
 		return "", fmt.Errorf("make the cache of the code interpreter: %w", err)
 	}
-	if err := pip(ctx, o.Python, unfinished, lock); err != nil {
+	if err := fill(dir, unfinished, lock); err != nil {
 		return "", errors.Join(err, os.RemoveAll(unfinished))
 	}
-	if err := os.Rename(unfinished, dir); err != nil {
+	if err := os.Rename(unfinished, made); err != nil {
 		return "", fmt.Errorf("make the cache of the code interpreter: %w", err)
 	}
-	return dir, nil
+	return made, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Unpack writes the server's modules below dir, which then is a folder for PYTHONPATH.
@@ -139,8 +170,9 @@ func versionOf(ctx context.Context, python string) (string, error) {
 	return fmt.Sprintf("%d.%d", major, minor), nil
 }
 
-// pip installs the locked packages into a folder, for a Python that may have no pip itself.
-func pip(ctx context.Context, python, dir string, lock []byte) error {
+// pip runs a command of pip's on the locked packages, beside dir, for a Python that may have no
+// pip itself.
+func pip(ctx context.Context, python, dir string, lock []byte, args ...string) error {
 	command := []string{python, "-m", "pip"}
 	// `python3 -m` imports from the working directory first, which may be another user's. The
 	// cache has no modules but below dir, which pip fills meanwhile.
@@ -155,9 +187,9 @@ func pip(ctx context.Context, python, dir string, lock []byte) error {
 		return fmt.Errorf("install the code interpreter's packages: %w", err)
 	}
 	defer func() { _ = os.Remove(requirements) }()
-	args := slices.Concat(command[1:], []string{"install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-warn-conflicts",
-		"--root-user-action", "ignore", "--only-binary", ":all:", "--require-hashes", "--target", dir, "--requirement", requirements})
-	cmd := exec.CommandContext(ctx, command[0], args...)
+	all := slices.Concat(command[1:], args, []string{"--quiet", "--disable-pip-version-check", "--no-input",
+		"--only-binary", ":all:", "--require-hashes", "--requirement", requirements})
+	cmd := exec.CommandContext(ctx, command[0], all...)
 	cmd.Dir = workingDir
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -86,6 +86,28 @@ func TestInstallThatFails(t *testing.T) {
 	}
 }
 
+// An installation takes the wheels that are there, and nothing from an index.
+func TestInstallFromWheels(t *testing.T) {
+	cache := t.TempDir()
+	notes := `[ "$3" = --version ] && exit; all="$*"; while [ "$1" != --target ] && [ "$1" != --dest ]; do shift; done; echo "$all" > "$2/command"`
+	o := Options{Python: fakePython(t, "'3 11'", notes), CacheDir: cache}
+	wheels, err := Wheels(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if command, err := os.ReadFile(filepath.Join(wheels, "command")); err != nil || !strings.HasPrefix(string(command), "-m pip download --dest ") {
+		t.Errorf("wheels were fetched by %q, %v", command, err)
+	}
+	dir, err := Install(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, err := os.ReadFile(filepath.Join(dir, "command"))
+	if err != nil || !strings.Contains(string(command), " --no-index --find-links "+wheels+" ") || !strings.Contains(string(command), " --require-hashes ") {
+		t.Errorf("they were installed by %q, %v", command, err)
+	}
+}
+
 // Python imports no pip from the working directory, which may be another user's.
 func TestInstallRunsNoPipOfTheWorkingDirectory(t *testing.T) {
 	python, err := exec.LookPath("python3")

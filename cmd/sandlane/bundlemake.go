@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/interpreter"
 	"github.com/sandlane/sandlane/local/binaries"
 	"github.com/sandlane/sandlane/local/bundle"
+	"github.com/sandlane/sandlane/local/node/rootfs"
 )
 
 // passwordEnv has the password of a key that has one.
@@ -68,6 +70,7 @@ func writeKey(path string, key encoding.TextMarshaler) error {
 
 func newBundleMake() *cobra.Command {
 	var keyFile string
+	var wheels bool
 	cmd := &cobra.Command{
 		Use:     "make DIR",
 		Example: `  sandlane bundle make release --key release.key`,
@@ -90,6 +93,13 @@ are not in the cache. $` + passwordEnv + ` is the key's password, if it has one.
 			if err != nil {
 				return err
 			}
+			if wheels {
+				more, err := wheelsOf(cmd, cache)
+				if err != nil {
+					return err
+				}
+				paths = append(paths, more...)
+			}
 			build := bundle.Build{Version: ownVersion(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 			file := filepath.Join(args[0], build.Name())
 			f, err := os.Create(file)
@@ -104,6 +114,7 @@ are not in the cache. $` + passwordEnv + ` is the key's password, if it has one.
 		},
 	}
 	bundleKeyFlag(cmd, &keyFile)
+	cmd.Flags().BoolVar(&wheels, "wheels", false, "add the code interpreter's packages for this machine's version of Python, some 200 MB")
 	return cmd
 }
 
@@ -198,6 +209,28 @@ func pinnedPrograms(cmd *cobra.Command, cache string) (paths []string, err error
 		path, err := filepath.Rel(cache, program)
 		if err != nil || !filepath.IsLocal(path) {
 			return nil, fmt.Errorf("%s is not in the cache folder %s", program, cache)
+		}
+		paths = append(paths, filepath.ToSlash(path))
+	}
+	return paths, nil
+}
+
+// wheelsOf returns where the code interpreter's wheels are below the cache folder.
+func wheelsOf(cmd *cobra.Command, cache string) (paths []string, err error) {
+	dir, err := interpreter.Wheels(cmd.Context(), interpreter.Options{
+		Python: rootfs.SeenOnPath("python3"), CacheDir: cache, Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.whl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, wheel := range found {
+		path, err := filepath.Rel(cache, wheel)
+		if err != nil {
+			return nil, err
 		}
 		paths = append(paths, filepath.ToSlash(path))
 	}
