@@ -21,6 +21,7 @@ type Headers struct {
 	UserAgent, Accept         Field
 	FetchMode, XMLHTTPRequest Field // Sec-Fetch-Mode, X-Requested-With
 	Origin, FetchSite         Field // FetchSite is Sec-Fetch-Site
+	ServiceWorker             Field // sent by a browser that fetches the script of one
 	// Cookie has a value only if a cookie of a port may be in it; all are counted.
 	Cookie Field
 }
@@ -33,7 +34,7 @@ func ForwardedHeaders() []string {
 		"e2b-sandbox-id", "e2b-sandbox-port", "x-sandbox-id", "x-sandbox-port",
 		"x-sandbox-env", "x-sandbox-pool", "x-sandbox-namespace", HeaderAPIKey, "e2b-traffic-access-token", "x-access-token",
 		"upgrade", "user-agent", "accept", "sec-fetch-mode", "x-requested-with",
-		"origin", "sec-fetch-site", headerCookie,
+		"origin", "sec-fetch-site", "service-worker", headerCookie,
 	}
 }
 
@@ -83,6 +84,8 @@ func (h *Headers) field(name string) *Field {
 		return &h.Origin
 	case "sec-fetch-site":
 		return &h.FetchSite
+	case "service-worker":
+		return &h.ServiceWorker
 	case headerCookie:
 		return &h.Cookie
 	}

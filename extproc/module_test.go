@@ -153,6 +153,9 @@ func (g *generator) request() []string {
 	if g.IntN(20) == 0 {
 		pairs = append(pairs, "upgrade", g.one("websocket", "tcp", "SPDY/3.1", ""))
 	}
+	if g.IntN(20) == 0 {
+		pairs = append(pairs, "service-worker", g.one("script", ""))
+	}
 	if g.IntN(10) == 0 {
 		pairs = append(pairs, "cookie", g.dirty(g.one("a=b", "sandlane-port=x", "a=s; __Host-sandlane-port=x", "sandlane-sandlane-port", "sandlane", "")))
 	}

@@ -94,7 +94,7 @@ func TestForwardedHeadersAreTheOnesRead(t *testing.T) {
 		}
 		seen[f] = name
 	}
-	if len(seen) != 20 {
+	if len(seen) != 21 {
 		t.Errorf("%d headers forwarded", len(seen))
 	}
 	if h.field("x-envoy-original-dst-host") != nil {

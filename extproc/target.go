@@ -57,6 +57,7 @@ var (
 	errPoolName   = &BadTargetError{"Invalid X-Sandbox-Pool. It is [namespace/]name"}
 	errEnvAndPool = &BadTargetError{"X-Sandbox-Env and X-Sandbox-Pool disagree: the pool is no member of the env"}
 	errNamespace  = &BadTargetError{"X-Sandbox-Namespace is not supported. A sandbox is found by its ID alone; X-Sandbox-Pool: <namespace>/<name> says where a first request makes it"}
+	errWorker     = &BadTargetError{"A service worker outlives its sandbox: only sandboxes that the REST API made have one, by their own host name"}
 	errEnvName    = &BadTargetError{"Invalid X-Sandbox-Env. It is [namespace/]name"}
 )
 
@@ -74,7 +75,18 @@ var (
 // X-Sandbox-Namespace, by which other routers tell sandboxes of one name apart, is
 // refused in each form: were it ignored, the request would reach or make another sandbox
 // than it names.
+//
+// The script of a service worker is refused where another sandbox may get the same origin,
+// now or later: a browser would run it for that sandbox's pages and links too.
 func ParseTarget(h *Headers) (Target, error) {
+	t, err := parseTarget(h)
+	if err == nil && h.ServiceWorker.Count > 0 && (t.Form != FormHost || !isGenerated(t.ID)) {
+		return Target{}, errWorker
+	}
+	return t, err
+}
+
+func parseTarget(h *Headers) (Target, error) {
 	if h.Authority.Count > 1 || h.Path.Count > 1 || h.Cookie.Value != "" && h.Cookie.Count > 1 {
 		return Target{}, errDuplicate
 	}

@@ -31,6 +31,11 @@ func TestParseTarget(t *testing.T) {
 		want      Target
 		err       error
 	}{
+		// Service workers
+		{name: "worker of a generated ID", authority: "8000-" + generated + ".x", more: []string{"service-worker", "script"}, want: Target{generated, 8000, FormHost, "/"}},
+		{name: "worker of a name", authority: "8000-hello.x", more: []string{"service-worker", "script"}, err: errWorker},
+		{name: "worker by headers", authority: "localhost", more: []string{"service-worker", "script", "x-sandbox-id", generated, "x-sandbox-port", "8000"}, err: errWorker},
+		{name: "worker by path", authority: "localhost", path: "/sandboxes/" + generated + "/8000/w.js", more: []string{"service-worker", "script"}, err: errWorker},
 		// 1. host
 		{name: "host", authority: "8000-hello.localhost", want: Target{"hello", 8000, FormHost, "/"}},
 		{name: "host with port", authority: "8000-hello.localhost:8080", want: Target{"hello", 8000, FormHost, "/"}},

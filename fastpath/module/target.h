@@ -180,6 +180,9 @@ static inline bool parse_target(const header *headers, size_t count, target *t) 
     case 'c':
       if (IS(name, n, "cookie") && has((text){h->value, h->value_size}, PORT_COOKIE, sizeof PORT_COOKIE - 1)) return false;
       break;
+    case 's':
+      if (IS(name, n, "service-worker")) return false; // which extproc mostly refuses
+      break;
     case 'u':
       if (IS(name, n, "upgrade")) upgrade = true;
       break;

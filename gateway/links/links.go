@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/restapi/requestid"
@@ -63,6 +64,11 @@ func (l *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		set.Name, set.Secure = extproc.SecurePrefix+set.Name, true
 	}
 	http.SetCookie(w, set)
+	if !v1alpha1.GeneratedID(target.ID) {
+		// An earlier sandbox of the name had the same origin. What its pages cached and stored would
+		// be part of this one's.
+		h.Set("Clear-Site-Data", `"cache", "storage"`)
+	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
 		// What a redirect leads to would still be a request of the other site, which ExtProc refuses.
