@@ -33,6 +33,10 @@ has the token of this run. ` + "`sandlane up`" + ` serves it too, and prints its
 	domain := cmdflags.Domain(cmd)
 	listen := cmd.Flags().String("listen", "127.0.0.1:0", "address on loopback; port 0 is any free one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		below, noDomain := on.Sandboxes(*domain)
+		if noDomain != nil && *domain != "" {
+			return noDomain
+		}
 		cfg, err := on.Config()
 		if err != nil {
 			return err
@@ -48,7 +52,7 @@ has the token of this run. ` + "`sandlane up`" + ` serves it too, and prints its
 		}
 		defer l.Close()
 		o := console.Options{Config: cfg, SystemNamespace: on.SystemNamespace, Processes: find}
-		if below, err := on.Sandboxes(*domain); err == nil { // else it opens no ports, and says so
+		if noDomain == nil { // else it opens no ports, and says so
 			o.Link = linksBelow(below, on.SystemNamespace)
 		}
 		server, err := console.New(o)

@@ -90,5 +90,28 @@ func newRoot() *cobra.Command {
 	for _, make := range commands {
 		root.AddCommand(make())
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	sayUsage(root)
 	return root
+}
+
+// sayUsage has a command, and those below it, say with wrong arguments how it is called.
+func sayUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			switch {
+			case err == nil:
+				return nil
+			case cmd.HasSubCommands():
+				return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+			}
+			return fmt.Errorf("%w: it is called as `%s`", err, cmd.UseLine())
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		sayUsage(sub)
+	}
 }

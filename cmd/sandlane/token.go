@@ -113,11 +113,11 @@ to make Leases beside it. Browsers open ports with TLS or below localhost only.`
 		if err != nil || port == 0 {
 			return fmt.Errorf("%q is no port: 1 to 65535", args[1])
 		}
-		c, err := on.Connect()
+		below, err := on.Sandboxes(*domain)
 		if err != nil {
 			return err
 		}
-		below, err := on.Sandboxes(*domain)
+		c, err := on.Connect()
 		if err != nil {
 			return err
 		}

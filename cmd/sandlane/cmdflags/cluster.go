@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -112,7 +113,11 @@ func Domain(cmd *cobra.Command) *string {
 func (c *Cluster) Sandboxes(domain string) (url.URL, error) {
 	switch {
 	case domain != "":
-		return url.URL{Scheme: "https", Host: domain}, nil
+		below := url.URL{Scheme: "https", Host: domain}
+		if u, err := url.Parse(below.String()); err != nil || u.Host != domain || len(validation.IsDNS1123Subdomain(u.Hostname())) > 0 {
+			return url.URL{}, fmt.Errorf("--domain %q: give a host name, with its port unless that is 443", domain)
+		}
+		return below, nil
 	case c.kubeconfig != "":
 		return url.URL{}, errors.New("--kubeconfig needs --domain: below which domain are the sandboxes?")
 	}
