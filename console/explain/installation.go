@@ -122,7 +122,11 @@ func ofEnv(e *v1alpha1.SandboxEnv) []Finding {
 		if e.Status.Waiting > 0 {
 			level = Bad
 		}
-		return []Finding{{level, about, "no member has stock: " + c.Message, "see its members' pools; " + get}}
+		do := get
+		if e.Status.Members > 0 {
+			do = "see its members' pools; " + get
+		}
+		return []Finding{{level, about, "no member has stock: " + c.Message, do}}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func Sandbox(f Facts) Report {
 			text += ", or its first request waits for a pod"
 		}
 		r.Findings = []Finding{{Bad, "sandbox " + f.ID, text,
-			"see the spelling; a request makes a sandbox of this ID only from a pool with spec.firstRequest; the logs below may name it"}}
+			"check the spelling; a request makes a sandbox of this ID only from a pool with spec.firstRequest; the logs below may name it"}}
 		for i := range f.Waiting {
 			r.Findings = append(r.Findings, ofPool(&f.Waiting[i])...)
 		}
@@ -77,7 +77,7 @@ func made(s *v1alpha1.Sandbox, now time.Time) string {
 	if s.Spec.Env != "" {
 		from = "env " + s.Spec.Namespace + "/" + s.Spec.Env + ", " + from
 	}
-	owner := "nobody's"
+	owner := "of no team"
 	if s.Spec.Team != "" {
 		owner = "of team " + s.Spec.Team
 	}

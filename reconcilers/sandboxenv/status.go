@@ -159,12 +159,15 @@ func (r *SandboxEnvReconciler) conditions(env *v1alpha1.SandboxEnv, template *v1
 	if a := env.Spec.Autoscaling; a != nil && a.Enabled {
 		scaling = condition.Of(v1alpha1.EnvConditionAutoscalingActive, true, "Enabled", "the members' replicas follow demand")
 	}
-	return []metav1.Condition{ready(env), consistent, scaling}
+	return []metav1.Condition{r.ready(env), consistent, scaling}
 }
 
 // ready: some member can serve a claim.
-func ready(env *v1alpha1.SandboxEnv) metav1.Condition {
+func (r *SandboxEnvReconciler) ready(env *v1alpha1.SandboxEnv) metav1.Condition {
 	is := condition.Of(v1alpha1.EnvConditionReady, false, "NoMembers", "no cluster has a member")
+	if !env.Spec.HasCluster(r.LocalClusterID) {
+		is.Message = fmt.Sprintf("no cluster has a member, and spec.clusters has no %s, which is the --cluster-id of this controller", r.LocalClusterID)
+	}
 	for _, c := range current(env) {
 		for _, m := range c.ObservedMembers {
 			switch m.State {
