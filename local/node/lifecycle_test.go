@@ -108,6 +108,10 @@ func TestRestartsAndExitCodes(t *testing.T) {
 		shellPod("failed", "exit 7", policy(corev1.RestartPolicyNever)),
 		shellPod("unknown", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry/none:1" }),
 		shellPod("noprogram", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "local/missing" }),
+		shellPod("readonly", "true", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/usr/local/new"}}
+		}),
 		shellPod("hungry", "python3 -c 'x=bytearray(300<<20)'", policy(corev1.RestartPolicyNever), func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("50Mi")}
 		}),
@@ -130,6 +134,9 @@ func TestRestartsAndExitCodes(t *testing.T) {
 	}
 	n.await(t, "unknown", "waits for its image", waiting("ErrImagePull", "ImagePullBackOff"))
 	n.await(t, "noprogram", "says that it does not start", waiting("RunContainerError"))
+	n.await(t, "readonly", "says what to do about a mount in a folder of the machine's", func(p *corev1.Pod) bool {
+		return waiting("RunContainerError", "CrashLoopBackOff")(p) && strings.Contains(p.Status.ContainerStatuses[0].State.Waiting.Message, "without spec.template.runtimes")
+	})
 	hungry := n.await(t, "hungry", "has failed", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if over := hungry.Status.ContainerStatuses[0].State.Terminated; over.Reason != "OOMKilled" || over.ExitCode != 137 {
 		t.Errorf("out of memory: %+v", over)

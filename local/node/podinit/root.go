@@ -50,7 +50,11 @@ func enterRoot(r *initspec.Root) error {
 		return err
 	}
 	for _, b := range r.Binds {
-		if err := bind(r.Dir, b); err != nil {
+		err := bind(r.Dir, b)
+		if errors.Is(err, unix.EROFS) {
+			return fmt.Errorf("mount %s: an image of the name local/… has this machine's folders, read-only, and takes no mount there; local/base has sandboxd and sudo without spec.template.runtimes", b.Target)
+		}
+		if err != nil {
 			return fmt.Errorf("mount %s: %w", b.Target, err)
 		}
 	}
