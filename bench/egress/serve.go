@@ -182,7 +182,7 @@ func Egress(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	authority, err := proxy.NewAuthority(by)
+	authority, err := proxy.NewAuthority(func() *certificate.Pair { return by })
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	if err != nil {
 		return err
 	}
-	own, err := keys.Load(ctx, api, o.systemNamespace)
+	own, err := keys.Follow(ctx, api, o.systemNamespace, o.log)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	if err != nil {
 		return err
 	}
-	pods = watch.New(watch.Options{Client: api, Table: server.Claims(), Open: own.Opener.Open, Log: o.log})
+	pods = watch.New(watch.Options{Client: api, Table: server.Claims(), Open: own.Open, Log: o.log})
 	if joined, err = newEgressMember(o, clientset.CoordinationV1().Leases(o.systemNamespace), pods, server.Claims()); err != nil {
 		return err
 	}
@@ -209,6 +209,7 @@ func runEgress(ctx context.Context, o egressOptions) error {
 		defer recorded() // every connection has ended
 		return server.Start(runCtx)
 	})
+	running.Go(func() error { return own.Start(runCtx) })
 	running.Go(func() error { return joined.start(runCtx) })
 	running.Go(func() error { return serveEgressMetrics(runCtx, o.metricsAddress, registry, joined.lease) })
 	err = running.Wait()

@@ -24,8 +24,8 @@ func newEgressRotate() *cobra.Command {
 		Short:   "Replace the keys of egress processes; what was sealed before opens still",
 		Long: `Replace the pair of keys that values are sealed to, and the authority of certificates for
 hosts with rules, by the next ones, and make others for the rotation after this one. What was
-sealed before opens still. Restart the egress processes afterwards, and before the next
-rotation. A sandbox that outlives two rotations needs its rules set again.`,
+sealed before opens still, and egress processes follow within ten seconds. A sandbox that
+outlives two rotations needs its rules set again.`,
 		Args: cobra.NoArgs,
 	}
 	on := cmdflags.ForCluster(cmd)
@@ -37,7 +37,7 @@ rotation. A sandbox that outlives two rotations needs its rules set again.`,
 		if err := keys.Rotate(cmd.Context(), c, on.SystemNamespace); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "new values are sealed to new keys; restart the egress processes before the next rotation")
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "new values are sealed to new keys, and egress processes follow within ten seconds; a sandbox that outlives two rotations needs its rules set again")
 		return err
 	}
 	return cmd

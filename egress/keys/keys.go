@@ -1,6 +1,6 @@
 // Package keys keeps the keys of egress processes in Kubernetes: the pair that values are
 // sealed to, and the authority of the certificates for hosts with rules. Egress processes
-// [Load] them, and make them at the first start; what seals values or hands the authority's
+// [Follow] them, and make them at the first start; what seals values or hands the authority's
 // certificate to sandboxes reads their public part with [ReadPublic]. An administrator
 // replaces them with [Rotate].
 //
@@ -13,12 +13,14 @@
 // makes them the current ones, so:
 //
 //   - a process that has read the keys before opens what is sealed to the new pair, and all
-//     former pairs are kept for what is sealed to them;
+//     former pairs are kept for what is sealed to them; what is sealed to a pair that it does
+//     not know has it read the keys again;
 //   - sandboxes trust the current, the next and the former authority: those that began before
 //     trust what a process signs that has read the keys since, and the other way round.
 //
-// So processes must have started anew between two rotations, and a sandbox that outlives two
-// needs its rules written again.
+// A [Follower] reads the keys every ten seconds: only a second rotation within that time has
+// sandboxes see certificates that they do not trust, until then. A sandbox that outlives two
+// rotations needs its rules written again.
 package keys
 
 import (

@@ -34,9 +34,10 @@ var here = netip.MustParseAddr("192.0.2.1")
 // name, and pods at 127.0.1.0/24.
 type world struct {
 	*Server
-	ports map[uint16]uint16 // of the internet's servers
-	trust *x509.CertPool    // what sandboxes trust: the proxy's authority and the internet's
-	lost  atomic.Bool       // the lease
+	ports map[uint16]uint16                // of the internet's servers
+	trust *x509.CertPool                   // what sandboxes trust: the proxy's authority and the internet's
+	lost  atomic.Bool                      // the lease
+	by    atomic.Pointer[certificate.Pair] // the proxy's authority
 
 	mu      sync.Mutex
 	addrs   map[string]string // of hosts; others are the internet's
@@ -80,7 +81,8 @@ func newWorld(t testing.TB, handle http.HandlerFunc) *world {
 	ours, internet := authority(t, "egress"), authority(t, "internet")
 	w.trust.AddCert(ours.Cert)
 	w.trust.AddCert(internet.Cert)
-	sign, err := NewAuthority(ours)
+	w.by.Store(ours)
+	sign, err := NewAuthority(w.by.Load)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,3 +141,23 @@ func TestSessionsOfHosts(t *testing.T) {
 		}
 	}
 }
+
+// Certificates that were made before the authority was replaced are not shown any more.
+func TestAuthorityReplaced(t *testing.T) {
+	w := newWorld(t, nil)
+	w.claim(t, 1, "c1", ruled(secretValue))
+	for _, name := range []string{"egress", "egress", "another"} {
+		if name == "another" {
+			other := authority(t, name)
+			w.by.Store(other)
+			w.trust.AddCert(other.Cert)
+		}
+		c, err := w.secure(t, 1, "ruled.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by := c.ConnectionState().PeerCertificates[0].Issuer.CommonName; by != name {
+			t.Errorf("a certificate by %s, want %s", by, name)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package keys
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sandlane/sandlane/egress/seal"
+)
+
+// A process that runs opens what is sealed after any number of rotations at once, and signs
+// with the current authority soon after.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewClientBuilder().Build()
+		f, err := Follow(t.Context(), c, system, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := f.Authority()
+		for range 3 {
+			if err := Rotate(t.Context(), c, system); err != nil {
+				t.Fatal(err)
+			}
+		}
+		public, err := ReadPublic(t.Context(), c, system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := seal.OfSecret("team", "key")
+		sealed, err := public.Seal.Seal(place, []byte("value"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value, err := f.Open(place, sealed); err != nil || string(value) != "value" {
+			t.Errorf("after three rotations: %q, %v", value, err)
+		}
+		if err := Rotate(t.Context(), c, system); err != nil {
+			t.Fatal(err)
+		}
+		now, err := Load(t.Context(), c, system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := f.Authority().Cert; is.Equal(first.Cert) || is.Equal(now.Authority.Cert) {
+			t.Error("the authority is the first one still, or the current one already")
+		}
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- f.Start(ctx) }()
+		time.Sleep(readEvery) // virtual
+		synctest.Wait()
+		if !f.Authority().Cert.Equal(now.Authority.Cert) {
+			t.Error("the authority is not the current one")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
