@@ -77,7 +77,8 @@ func New(options Options) *Server {
 	restoring := newRestoring()
 	settings.Begins, settings.Restored = restoring.seal, restoring.restored
 	trusted := trust.New(options.RunDir)
-	trusted.Image = options.image
+	imageEnv := commandEnv(options.Environ)
+	trusted.Image, trusted.Java = options.image, imageEnv["JAVA_TOOL_OPTIONS"]
 	trustEgress := func(authorities []byte) {
 		if err := trusted.Add(authorities); err != nil {
 			_, _ = fmt.Fprintln(options.Log, "sandboxd: programs do not trust egress:", err)
@@ -89,7 +90,7 @@ func New(options Options) *Server {
 	if err := id.Write(); err != nil {
 		_, _ = fmt.Fprintln(options.Log, "sandboxd:", err)
 	}
-	caller := &caller{State: state, identity: id, imageEnv: commandEnv(options.Environ), workdir: options.Workdir, trust: trusted, trustEgress: trustEgress}
+	caller := &caller{State: state, identity: id, imageEnv: imageEnv, workdir: options.Workdir, trust: trusted, trustEgress: trustEgress}
 	s := &Server{
 		options:    options,
 		caller:     caller,

@@ -4,8 +4,8 @@
 // command.
 //
 // The authority is appended to the image's bundle, which programs of the system read, and is
-// in two files of the store's folder: one with both, which variables name that replace a
-// program's own list, and one alone, for those that add to it. A pod that gets the files of
+// in three files of the store's folder: one with both, which variables name that replace a
+// program's own list, the same for Java, and one alone, for those that add to it. A pod that gets the files of
 // another has the first already; a bundle is written anew beside it and renamed, so that no
 // program reads half of it.
 //
@@ -22,6 +22,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -38,12 +39,18 @@ var bundles = []string{
 const (
 	both  = "authorities.pem"
 	added = "egress.pem"
+	java  = "authorities.jks"
 )
+
+// javaOptions is the variable with options of every Java program.
+const javaOptions = "JAVA_TOOL_OPTIONS"
 
 // Store keeps what was added. It is safe for concurrent use.
 type Store struct {
 	// Image is the folder with the image's files; empty is /. For tests.
 	Image string
+	// Java is what the image has in JAVA_TOOL_OPTIONS.
+	Java string
 
 	dir string // of the files; empty writes none
 
@@ -98,6 +105,11 @@ func (s *Store) Add(authorities []byte) error {
 		for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"} {
 			env[name] = all
 		}
+		store := filepath.Join(s.dir, java) // also without a Java, which a user may install
+		if err := replace(store, keyStore(image)); err != nil {
+			return err
+		}
+		env[javaOptions] = strings.TrimSpace(s.Java + " -Djavax.net.ssl.trustStore=" + store + " -Djavax.net.ssl.trustStoreType=jks")
 	}
 	s.env = env
 	return nil
