@@ -55,6 +55,7 @@ type egressOptions struct {
 	closed          egress.Closed
 	open            map[string][]netip.Prefix
 	resolver        string
+	upstreamProxy   netip.AddrPort
 	roots           *x509.CertPool
 	recordShare     float64
 	records         io.Writer
@@ -67,7 +68,7 @@ type egressOptions struct {
 
 func newEgress() *cobra.Command {
 	var o egressOptions
-	var kubeconfig, address, answer, roots string
+	var kubeconfig, address, answer, roots, by string
 	var closed, open []string
 	var logs daemon.LogOptions
 	cmd := &cobra.Command{
@@ -90,6 +91,7 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 	flags.StringSliceVar(&closed, "closed-ranges", nil, closedRangesUsage)
 	flags.StringSliceVar(&open, "open", nil, "hosts that sandboxes may reach although their addresses are closed, each with its block: git.example.com=10.0.0.0/24")
 	flags.StringVar(&o.resolver, "resolver", "", "name server that hosts' addresses are asked of, as address and port; this machine's if empty")
+	flags.StringVar(&by, "upstream-proxy", "", "IPv4 address and port of an HTTP proxy that connects to hosts but those of --open, by CONNECT with the host's address; none if empty")
 	flags.StringVar(&roots, "upstream-ca", "", "file with the authorities that hosts with rules are verified against; this machine's if empty")
 	flags.Float64Var(&o.recordShare, "record-share", 1, "share of connections whose records are written to standard output, from 0 to 1; \"sandlane egress log\" reads them")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", "where to serve /metrics and /readyz; empty or 0 is nowhere")
@@ -118,6 +120,11 @@ names on port 53, and HTTP and HTTPS on 80 and 443 of its address; the controlle
 		}
 		if o.roots, err = rootsOf(roots); err != nil {
 			return err
+		}
+		if by != "" {
+			if o.upstreamProxy, err = netip.ParseAddrPort(by); err != nil || !o.upstreamProxy.Addr().Is4() {
+				return fmt.Errorf("--upstream-proxy %q: must be an IPv4 address and a port", by)
+			}
 		}
 		if o.recordShare < 0 || o.recordShare > 1 {
 			return fmt.Errorf("--record-share %v: must be from 0 to 1", o.recordShare)
@@ -190,7 +197,7 @@ func runEgress(ctx context.Context, o egressOptions) error {
 	records := record.NewWriter(o.records, o.recordShare, metrics.RecordLost)
 	server, err := proxy.New(proxy.Options{
 		Listeners: in, Address: o.answer, Held: held,
-		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver)}, Authority: authority, Roots: o.roots,
+		Upstream: &upstream.Dialer{Closed: o.closed, Own: o.open, Resolve: resolver(o.resolver), Proxy: o.upstreamProxy}, Authority: authority, Roots: o.roots,
 		Reveal:  func(namespace, name string) (string, error) { return pods.Reveal(namespace, name) },
 		Metrics: metrics, Record: records.Add, Log: o.log,
 	})

@@ -38,6 +38,9 @@ type Dialer struct {
 	Closed egress.Closed
 	// Own are hosts that the operator opens within closed ranges, each with its blocks.
 	Own map[string][]netip.Prefix
+	// Proxy is an HTTP proxy that is asked to connect to hosts but those of Own, at the address
+	// that was judged. Zero: none is.
+	Proxy netip.AddrPort
 
 	// interfaces are this machine's addresses; nil is net.InterfaceAddrs.
 	interfaces func() ([]net.Addr, error)
@@ -56,7 +59,7 @@ func (d *Dialer) Dial(ctx context.Context, host string, port uint16, allowed fun
 		if !d.opens(host, addr) || !allowed(addr) {
 			continue
 		}
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp4", netip.AddrPortFrom(addr, port).String())
+		c, err := d.connect(ctx, host, netip.AddrPortFrom(addr, port))
 		if err == nil {
 			return c, nil
 		}

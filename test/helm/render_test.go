@@ -178,7 +178,7 @@ func TestRenderedAddresses(t *testing.T) {
 // Where egress is enabled, its processes serve at the address that controllers tell pods, by a
 // certificate of their own, and nobody else's pods change.
 func TestRenderedEgress(t *testing.T) {
-	const on = `egress={"enabled":true,"serviceAddress":"10.96.0.53","open":["git.example.com=10.1.0.0/24"]},closedRanges=["10.0.0.0/8"],` +
+	const on = `egress={"enabled":true,"serviceAddress":"10.96.0.53","open":["git.example.com=10.1.0.0/24"],"upstreamProxy":"10.2.0.9:3128"},closedRanges=["10.0.0.0/8"],` +
 		`networkPolicies={"enabled":true,"apiServerRanges":["10.0.0.1/32"]},monitoring={"monitor":"PodMonitor"}`
 	find := func(objects []map[string]any, kind, name string) string {
 		for _, object := range objects {
@@ -198,7 +198,7 @@ func TestRenderedEgress(t *testing.T) {
 		want       []string
 	}{
 		{"Deployment", "sandlane-egress", []string{
-			`"replicas":2`, `"--address=$(POD_IP)"`, `"--answer-address=10.96.0.53"`, `"--open=git.example.com=10.1.0.0/24"`, `"--closed-ranges=10.0.0.0/8"`,
+			`"replicas":2`, `"--address=$(POD_IP)"`, `"--answer-address=10.96.0.53"`, `"--open=git.example.com=10.1.0.0/24"`, `"--closed-ranges=10.0.0.0/8"`, `"--upstream-proxy=10.2.0.9:3128"`,
 			`"serviceAccountName":"sandlane-egress"`, `"secretName":"sandlane-control-egress"`, `"drop":["ALL"]`, `"runAsNonRoot":true`, `"path":"/readyz"`,
 		}},
 		{"Deployment", "sandlane-controller", []string{`"--egress-address=10.96.0.53"`}},
@@ -208,6 +208,7 @@ func TestRenderedEgress(t *testing.T) {
 		{"CronJob", "sandlane-control-certs", []string{`"--egress"`}},
 		{"NetworkPolicy", "sandlane-egress-processes", []string{
 			`"key":"sandlane.dev/pool"`, `"cidr":"10.0.0.1/32"`, `"except":["169.254.0.0/16","10.0.0.0/8"]`, `"cidr":"10.1.0.0/24"`, `"app":"sandlane-controller"`,
+			`{"ports":[{"port":3128}],"to":[{"ipBlock":{"cidr":"10.2.0.9/32"}}]}`,
 		}},
 	} {
 		text := find(objects, c.kind, c.name)

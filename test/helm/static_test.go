@@ -36,6 +36,7 @@ var refused = []struct{ set, want string }{
 	{"egress.enabled=true", "egress.serviceAddress must be a free IPv4 address"},
 	{"egress.serviceAddress=fd00::53", "egress/serviceAddress"},
 	{"egress.open={git.example.com}", "egress/open"},
+	{"egress.upstreamProxy=proxy.example.com:3128", "egress/upstreamProxy"},
 	{"egress.enabled=true,egress.serviceAddress=10.96.0.53,egress.autoscaling.enabled=true,egress.autoscaling.minReplicas=11", "egress.autoscaling.minReplicas must be at most maxReplicas"},
 	{"gateway.drainDelaySeconds=400", "drainDelaySeconds must be at most drainGraceSeconds"},
 }
