@@ -80,8 +80,8 @@ test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, the p
 	@hack/test.sh more
 
 .PHONY: test-all
-test-all: $(GOTESTSUM) ## both, and all that takes longer: storms, chaos in both modes, mutants; needs root, takes three hours
-	@hack/test.sh unit e2e e2b more storm chaos fastpath mutants bench-once
+test-all: $(GOTESTSUM) ## both, and all that takes longer: storms, chaos in both modes, fuzzing, mutants; needs root, takes four hours
+	@hack/test.sh unit e2e e2b more storm chaos fastpath fuzz mutants bench-once
 	@hack/helm-test.sh chart node fastpath
 
 .PHONY: unit
@@ -107,6 +107,10 @@ chaos: $(GOTESTSUM) ## kill and stop processes under load, with three gateways; 
 .PHONY: fastpath
 fastpath: $(GOTESTSUM) ## run the end-to-end tests and chaos with the fast path off, and fuzz its module; needs root, takes an hour
 	@hack/test.sh fastpath
+
+.PHONY: fuzz
+fuzz: $(GOTESTSUM) ## fuzz what egress processes read of sandboxes, ten million inputs each; takes an hour
+	@hack/test.sh fuzz
 
 .PHONY: helm-test
 helm-test: ## test the Helm chart on a real node in namespaces of this machine; needs root

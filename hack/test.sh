@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the parts of the tests that it is given: unit, e2e, e2b, docs, more, storm, chaos,
-# fastpath, mutants, bench-once; make's targets call it. It says first what this machine
+# fastpath, fuzz, mutants, bench-once; make's targets call it. It says first what this machine
 # lacks, then finds or builds the binaries that the tests talk to (etcd,
 # kube-apiserver, kubectl, kube-controller-manager, Envoy), and closes with the ten
 # slowest tests.
@@ -255,6 +255,13 @@ if wants fastpath; then
 	else
 		echo "test: note: no module was built, for want of a C compiler: the fast path was not tested" >&2
 	fi
+fi
+# What the egress process reads of sandboxes, with ten million inputs each: names, questions,
+# ClientHellos, heads of requests. An input that fails stays in the package's testdata.
+if wants fuzz; then
+	for target in names/Decide dns/Answer peek/Hello peek/Gate; do
+		go test -vet=off -run '^$' -fuzz "^Fuzz${target#*/}\$" -fuzztime 10000000x -fuzzminimizetime 1x -timeout 3h "./egress/${target%/*}" || status=1
+	done
 fi
 if wants mutants; then
 	go run ./test/mutants || status=1
