@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -165,5 +166,46 @@ func TestProgramsWithoutHelpers(t *testing.T) {
 	want := `{"Replace":{"` + bin + `/echo":"","` + bin + `/sandboxd":""}}`
 	if err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+}
+
+// In a folder of OCI's layout an image for several platforms is one index, however often it
+// is added, and no tarball is written.
+func TestLayout(t *testing.T) {
+	folder, out := filepath.Join(t.TempDir(), "oci"), t.TempDir()
+	for range 2 {
+		makeImages(t, "-out", out, "-layout", folder, "-images", "sandlane-test-echo,sandlane-test-idle", "-tag", "v1.2.3", "-platforms", "linux/amd64,linux/arm64")
+	}
+	if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
+		t.Errorf("beside the layout: %v, %v", left, err)
+	}
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range manifest.Manifests {
+		below, err := index.ImageIndex(one.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		platforms, err := below.IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, one.Annotations[refName])
+		for _, p := range platforms.Manifests {
+			names = append(names, p.Platform.String())
+		}
+	}
+	if all := strings.Join(names, " "); all != "sandlane-test-echo:v1.2.3 linux/amd64 linux/arm64 sandlane-test-idle:v1.2.3 linux/amd64 linux/arm64" {
+		t.Errorf("it has %s", all)
 	}
 }
