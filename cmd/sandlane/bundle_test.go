@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"aead.dev/minisign"
@@ -68,5 +71,39 @@ func TestSecondRunOfADetachedUpNeedsNoBundle(t *testing.T) {
 	}
 	if err := up(""); err != nil {
 		t.Errorf("the second run: %v", err)
+	}
+}
+
+// `bundle verify` takes a folder that the key has signed, by `bundle sign`, and says what is
+// wrong with one whose file was changed since.
+func TestBundleVerify(t *testing.T) {
+	dir := t.TempDir()
+	key, chart := filepath.Join(dir, "key"), filepath.Join(dir, "release", "chart.tgz")
+	run := func(args ...string) error {
+		cmd := newBundle()
+		cmd.SetArgs(args)
+		cmd.SetOut(t.Output())
+		cmd.SetErr(t.Output())
+		cmd.SilenceUsage = true
+		return cmd.ExecuteContext(t.Context())
+	}
+	sums := filepath.Join(filepath.Dir(chart), bundle.SumsFile)
+	line := fmt.Sprintf("%x  chart.tgz\n", sha256.Sum256([]byte("the chart")))
+	err := errors.Join(run("key", key), os.Mkdir(filepath.Dir(chart), 0o755), os.WriteFile(chart, []byte("the chart"), 0o600),
+		os.WriteFile(sums, []byte(line), 0o600), run("sign", sums, "--key", key), run("verify", filepath.Dir(chart), "--"+keyFlag, key+".pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(chart, []byte("the charT"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{nil, {"chart.tgz"}} {
+		err := run(append([]string{"verify", filepath.Dir(chart), "--" + keyFlag, key + ".pub"}, more...)...)
+		if err == nil || !strings.Contains(err.Error(), "check chart.tgz of the release") {
+			t.Errorf("%q: %v", more, err)
+		}
+	}
+	if err := run("verify", filepath.Dir(chart)); err == nil || !strings.Contains(err.Error(), "this sandlane is no release") {
+		t.Errorf("without a key: %v", err)
 	}
 }
