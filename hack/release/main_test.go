@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -45,6 +46,12 @@ func made(t *testing.T, charts string) string {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "sandlane-linux-amd64"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, err = w.Write(tarOf(t, "interpreter/x.wheels/typing_extensions-4.16.0-py3-none-any.whl", "a wheel"))
+	if err := errors.Join(err, w.Close(), os.WriteFile(filepath.Join(dir, "sandlane-bundle-v1.2.3-linux-amd64.tar.gz"), zipped.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(tarOf(t, "usr/bin/tool", "\x7fELF of no Go"), types.OCIUncompressedLayer))
@@ -210,7 +217,8 @@ func TestSBOM(t *testing.T) {
 	}
 	for name, version := range map[string]string{
 		"sandlane-linux-amd64": "v1.2.3", "sandlane-base:v1.2.3-linux-arm64/usr/bin/tool": "v1.2.3",
-		"helm.sh/helm/v4": found["helm.sh/helm/v4"], "pkg:golang/helm.sh/helm/v4@" + found["helm.sh/helm/v4"]: found["helm.sh/helm/v4"],
+		"pkg:pypi/typing-extensions@4.16.0": "4.16.0",
+		"helm.sh/helm/v4":                   found["helm.sh/helm/v4"], "pkg:golang/helm.sh/helm/v4@" + found["helm.sh/helm/v4"]: found["helm.sh/helm/v4"],
 	} {
 		if found[name] == "" || found[name] != version {
 			t.Errorf("%s has version %q, want %q", name, found[name], version)

@@ -30,20 +30,26 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// program is a program of the release, however often it is there.
+// program is a program or a Python package of the release, however often it is there.
 type program struct {
 	name    string // of its file, or of its place in a bundle or image
 	sum     string
 	version string
 	modules []string // as path@version
+	python  string   // for a wheel, its package's name
 }
 
 // programs are those of a release, by their sums.
 type programs map[string]*program
 
-// add notes content that is a program.
+// add notes content that is a program or a wheel.
 func (all programs) add(name, version string, content []byte) {
-	if !bytes.HasPrefix(content, []byte("\x7fELF")) {
+	python := ""
+	if wheel := path.Base(name); strings.HasSuffix(wheel, ".whl") {
+		// NAME-VERSION-…: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+		python, wheel, _ = strings.Cut(wheel, "-")
+		version, _, _ = strings.Cut(wheel, "-")
+	} else if !bytes.HasPrefix(content, []byte("\x7fELF")) {
 		return
 	}
 	hash := sha256.Sum256(content)
@@ -51,7 +57,7 @@ func (all programs) add(name, version string, content []byte) {
 	if all[sum] != nil {
 		return
 	}
-	p := &program{name: name, sum: sum, version: version}
+	p := &program{name: name, sum: sum, version: version, python: python}
 	if info, err := buildinfo.Read(bytes.NewReader(content)); err == nil { // else it is not of Go
 		p.modules = append(p.modules, "stdlib@"+strings.TrimPrefix(info.GoVersion, "go"))
 		for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
@@ -159,7 +165,8 @@ func find(o options) (programs, error) {
 	return all, all.addImages("", o.version, index)
 }
 
-// writeSBOM says in SPDX which programs the release has, and which modules of Go they are made of.
+// writeSBOM says in SPDX which programs and Python packages the release has, and of which modules
+// of Go the programs are made.
 func writeSBOM(o options, stdout io.Writer) error {
 	found, err := find(o)
 	if err != nil {
@@ -200,23 +207,31 @@ func documentOf(found programs, version string, created time.Time) *v2_3.Documen
 	modules := map[string]common.ElementID{}
 	order := func(a, b *program) int { return cmp.Compare(a.name, b.name) }
 	for _, p := range slices.SortedFunc(maps.Values(found), order) {
-		id := add(&v2_3.Package{
+		described := &v2_3.Package{
 			PackageName: p.name, PackageVersion: p.version, PrimaryPackagePurpose: "APPLICATION",
 			PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: p.sum}},
-		})
+		}
+		if p.python != "" {
+			described.PrimaryPackagePurpose = "LIBRARY"
+			described.PackageExternalReferences = reference("pkg:pypi/" + strings.ToLower(strings.ReplaceAll(p.python, "_", "-")) + "@" + url.QueryEscape(p.version))
+		}
+		id := add(described)
 		relate("DOCUMENT", common.TypeRelationshipDescribe, id)
 		for _, module := range p.modules {
 			if modules[module] == "" {
 				at, its, _ := strings.Cut(module, "@")
 				modules[module] = add(&v2_3.Package{
 					PackageName: at, PackageVersion: its, PrimaryPackagePurpose: "LIBRARY",
-					PackageExternalReferences: []*v2_3.PackageExternalReference{{
-						Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: "pkg:golang/" + at + "@" + url.QueryEscape(its),
-					}},
+					PackageExternalReferences: reference("pkg:golang/" + at + "@" + url.QueryEscape(its)),
 				})
 			}
 			relate(id, common.TypeRelationshipDependsOn, modules[module])
 		}
 	}
 	return d
+}
+
+// reference names a package by its URL: https://github.com/package-url/purl-spec.
+func reference(purl string) []*v2_3.PackageExternalReference {
+	return []*v2_3.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: purl}}
 }
