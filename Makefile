@@ -43,6 +43,7 @@ help: ## show this list
 
 .PHONY: build
 build: ## build bin/sandlane with the programs that it embeds, and bin/sandboxd
+	@[ -e bin/sandlane ] || { hack/prefetch.sh >/dev/null 2>&1 & }
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/sandboxd ./cmd/sandboxd
 	@mkdir -p bin && $(call replace,local/helpers/bin/sandboxd,bin/sandboxd)
 	$(BUILD) -ldflags '-s -w' -o local/helpers/bin/podinit ./local/node/podinit
