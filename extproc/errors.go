@@ -61,6 +61,19 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return "the sandbox is invalid: " + e.Reason }
 
+// NoStartError is the ErrNoCapacity of a sandbox whose pool cannot start pods.
+type NoStartError struct {
+	// Reason is one word, as a node gave it; the client reads it.
+	Reason string
+}
+
+func (e *NoStartError) Error() string {
+	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
+}
+
+// Unwrap makes it an ErrNoCapacity.
+func (*NoStartError) Unwrap() error { return ErrNoCapacity }
+
 // retryAfterDefault is the Retry-After of answers whose error names none.
 const retryAfterDefault = time.Second
 
@@ -71,6 +84,7 @@ func rejectionOf(err error) *rejection {
 	var (
 		bad     *BadTargetError
 		invalid *InvalidError
+		noStart *NoStartError
 		own     *rejection
 	)
 	switch {
@@ -112,6 +126,8 @@ func rejectionOf(err error) *rejection {
 		return tooMany(reasonKeylessParking, "Too many requests without an API key are waiting at this gateway. Send a key in the header X-Sandbox-Api-Key, or try again in a moment.", err)
 	case errors.Is(err, ErrNameParking):
 		return tooMany(reasonNameParking, "Too many requests are waiting for this sandbox. Try again in a moment.", err)
+	case errors.As(err, &noStart):
+		return unavailable(reasonNoCapacity, "The pods of the sandbox's pool cannot start: "+noStart.Reason+". The condition Available of the SandboxPool says why; once that is mended, try again.", err)
 	case errors.Is(err, ErrNoCapacity):
 		return unavailable(reasonNoCapacity, "No idle pod is available for the sandbox. Try again in a moment.", err)
 	case errors.Is(err, ErrLimited):

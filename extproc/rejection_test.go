@@ -110,6 +110,7 @@ func TestErrorsToAnswers(t *testing.T) {
 		{later{ErrSandboxLimit}, 429, reasonSandboxLimit, "3"},
 		{ErrNoCapacity, 503, reasonNoCapacity, "1"},
 		{later{ErrNoCapacity}, 503, reasonNoCapacity, "3"},
+		{later{&NoStartError{"ErrImagePull"}}, 503, reasonNoCapacity, "3"},
 		{ErrLimited, 503, reasonLimited, "1"},
 		{ErrParkingFull, 503, reasonParkingFull, "1"},
 		{ErrNamespaceParking, 429, reasonNamespaceParking, "1"},
@@ -143,8 +144,8 @@ func TestAnswersOfActivationsAsDocumented(t *testing.T) {
 		"ErrNoCapacity": ErrNoCapacity, "ErrParkingFull": ErrParkingFull, "InvalidError": &InvalidError{"x"},
 		"ErrNotPermitted": ErrNotPermitted, "ErrSandboxLimit": ErrSandboxLimit, "ErrPoolNotFound": ErrPoolNotFound,
 		"ErrNoMember": ErrNoMember, "ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
-		"ErrNotRestorable": ErrNotRestorable,
-		pages.None:         errors.New("a failure of ours"),
+		"ErrNotRestorable": ErrNotRestorable, "NoStartError": &NoStartError{"ErrImagePull"},
+		pages.None: errors.New("a failure of ours"),
 	}
 	for _, row := range pages.NoPod(t) {
 		if row["a request's answer"] == pages.None {

@@ -54,6 +54,9 @@ func (a activator) resume(ctx context.Context, r extproc.ActivationRequest) erro
 // translate turns an error of package activation into extproc's, as docs/design/no-pod.md
 // lists them. Any other stays as it is: a failure of ours, which extproc answers with 503.
 func translate(err error) error {
+	if noStart := (*activation.NoStartError)(nil); errors.As(err, &noStart) {
+		return fmt.Errorf("%w: %w", &extproc.NoStartError{Reason: noStart.Reason}, err)
+	}
 	for _, m := range activationErrors {
 		if errors.Is(err, m.from) {
 			return fmt.Errorf("%w: %w", m.to, err)

@@ -22,7 +22,7 @@ import (
 func TestActivationErrorsAreTranslated(t *testing.T) {
 	quota := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "exceeded quota: q"}}
 	from := map[string]error{
-		"ErrNoCapacity":  activation.ErrNoCapacity,
+		"ErrNoCapacity": activation.ErrNoCapacity, "NoStartError": &activation.NoStartError{Reason: "ErrImagePull"},
 		"ErrUnavailable": activation.ErrUnavailable, "ErrInvalid": activation.ErrInvalid, "ErrForbidden": activation.ErrForbidden,
 		"quota":           fmt.Errorf("%w: %w", activation.ErrForbidden, quota),
 		"ErrPoolNotFound": activation.ErrPoolNotFound, "ErrShutdown": activation.ErrShutdown, "ErrNotReady": activation.ErrNotReady,
@@ -45,6 +45,7 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		said = fmt.Errorf("activate sandbox x: %w", &activation.RetryError{Err: said, After: 7})
 		got := translate(said)
 		var invalid *extproc.InvalidError
+		var noStart *extproc.NoStartError
 		switch want := row["extproc"]; want {
 		case pages.None:
 			if got != said { //nolint:errorlint // the very same error, not one that wraps it
@@ -53,6 +54,10 @@ func TestActivationErrorsAreTranslated(t *testing.T) {
 		case "InvalidError":
 			if !errors.As(got, &invalid) {
 				t.Errorf("%s: %v became %v, want an InvalidError", row["why"], said, got)
+			}
+		case "NoStartError":
+			if !errors.As(got, &noStart) || noStart.Reason != "ErrImagePull" || !errors.Is(got, extproc.ErrNoCapacity) {
+				t.Errorf("%s: %v became %v, want a NoStartError with its reason", row["why"], said, got)
 			}
 		default:
 			if to[want] == nil || !errors.Is(got, to[want]) {

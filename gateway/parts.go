@@ -68,7 +68,11 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Timeouts:     g.firstRequestTimeouts,
-		Fits:         g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+		NoStart: func(namespace, pool string) string {
+			info, _ := g.index.Pool(namespace, pool)
+			return info.NoStart
+		},
+		Fits: g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
 	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,

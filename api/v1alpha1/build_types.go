@@ -168,6 +168,13 @@ type TemplateBuildStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
+	// Stored is what the template registry keeps for the build: layers of its base and of its
+	// steps, and uploads. It is written before the bytes are.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1024
+	Stored []StoredLayer `json:"stored,omitempty"`
 	// Tags are those that the build has had, each with the time from which on: of several
 	// builds of a template the last has a tag.
 	// +optional
@@ -187,6 +194,16 @@ type TemplateBuildStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000
 	Log []BuildLogEntry `json:"log,omitempty"`
+}
+
+// StoredLayer is a layer in the template registry.
+type StoredLayer struct {
+	// Name is the layer's digest; of an upload its tag.
+	// +kubebuilder:validation:MaxLength=128
+	Name string `json:"name"`
+	// Size is in bytes, as they are kept.
+	// +kubebuilder:validation:Minimum=0
+	Size int64 `json:"size"`
 }
 
 // BuildTag is a tag of a build.

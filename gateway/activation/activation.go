@@ -22,6 +22,10 @@ import (
 // which may be late on a busy machine.
 const lateGrace = time.Second
 
+// noStartPatience is how long none of the pools that may serve an activation can have started a pod
+// before its requests are told so. A state that passes sooner fails nothing.
+const noStartPatience = 5 * time.Second
+
 // errReadAgain makes an activation go back to its state reading.
 var errReadAgain = errors.New("read the sandbox again")
 
@@ -270,7 +274,7 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	if joined != nil {
 		joined()
 	}
-	result, moves := act.awaitClaim(scheduler, results, leave, shouldLeave)
+	result, moves := act.awaitClaim(scheduler, pool, results, leave, shouldLeave)
 	switch {
 	case moves && errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil: // the request left the queue before a claim had begun
 		return errLeftQueue
@@ -323,13 +327,16 @@ func (act *activation) finishResumed(claimID string, pod *corev1.Pod) error {
 // that failed. While the pool has idle pods only a change in the index makes it read, so
 // that a burst of requests that wait for their turn costs no reads.
 //
+// It leaves it with a NoStartError when no pod could have started for noStartPatience.
+//
 // awaitClaim also leaves the queue when shouldLeave says so; moves is true then. It calls
 // shouldLeave while the activation has no pod, also after it has lost one: the scheduler
 // removes the binding to the lost pod when the request leaves. If a claim has begun
 // meanwhile, the result is the result of that claim.
-func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, results <-chan schedule.ClaimResult, leave func(), shouldLeave func() bool) (result schedule.ClaimResult, moves bool) {
+func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, pool string, results <-chan schedule.ClaimResult, leave func(), shouldLeave func() bool) (result schedule.ClaimResult, moves bool) {
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
+	var noStartSince time.Time // zero while a pod may start
 	for unseen := true; ; {
 		select {
 		case result := <-results:
@@ -338,10 +345,23 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, results <-c
 			unseen = true
 		case <-tick.C:
 			if scheduler.Stocked() {
+				noStartSince = time.Time{}
 				continue // the request gets its turn soon, and its conditional write finds out
 			}
 		}
 		replaces := act.waiting.Load()
+		switch reason := act.noStart(pool); {
+		case reason == "" || replaces == nil:
+			noStartSince = time.Time{}
+		case noStartSince.IsZero():
+			noStartSince = time.Now()
+		case time.Since(noStartSince) >= noStartPatience:
+			leave()
+			if result = <-results; errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil {
+				result.Err = retry(&NoStartError{reason})
+			}
+			return result, false
+		}
 		if replaces != nil && shouldLeave != nil && shouldLeave() {
 			leave()
 			return <-results, true
@@ -363,6 +383,21 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, results <-c
 		}
 		unseen = false
 	}
+}
+
+// noStart returns the reason for which no pod can start that the activation may get: of the pool, or
+// of any member of its env; empty if one may.
+func (act *activation) noStart(pool string) string {
+	reason := act.a.o.NoStart(act.Namespace, pool)
+	if act.Env == "" || reason == "" {
+		return reason
+	}
+	for _, m := range act.a.o.Members(act.Namespace, act.Env) {
+		if act.a.o.NoStart(act.Namespace, m.Pool) == "" {
+			return ""
+		}
+	}
+	return reason
 }
 
 // settledElsewhere reads the sandbox and reports whether it has ended, or has another

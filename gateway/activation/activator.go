@@ -99,6 +99,9 @@ type Options struct {
 	// Timeouts returns the timeouts of a sandbox that a first request makes from the pool. If
 	// it is nil, such a sandbox gets none.
 	Timeouts func(namespace, pool string) v1alpha1.SandboxTimeouts
+	// NoStart returns the reason for which none of a pool's pods can start, such as that their
+	// image does not exist; empty if one may. If it is nil, one always may.
+	NoStart func(namespace, pool string) string
 	// Metrics may be nil, and then nothing is counted.
 	Metrics *Metrics
 	// Log is slog.Default() if nil.
@@ -125,6 +128,9 @@ func New(o Options) *Activator {
 	}
 	if o.Timeouts == nil {
 		o.Timeouts = func(string, string) v1alpha1.SandboxTimeouts { return v1alpha1.SandboxTimeouts{} }
+	}
+	if o.NoStart == nil {
+		o.NoStart = func(string, string) string { return "" }
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
@@ -179,7 +185,8 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 		a.unpark()
 		// An activation ends at the deadline of the request that began it. A request that
 		// joined it later may have time left.
-		outOfTime := errors.Is(err, ErrNoCapacity) || errors.Is(err, ErrNotReady)
+		var noStart *NoStartError
+		outOfTime := errors.Is(err, ErrNoCapacity) && !errors.As(err, &noStart) || errors.Is(err, ErrNotReady)
 		if outOfTime && act.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
 			continue
 		}

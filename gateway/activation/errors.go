@@ -16,6 +16,8 @@ import (
 //	no such pool                        ErrPoolNotFound
 //	no pool of the env                  ErrNoMember
 //	scheduler's queue full, deadline    ErrNoCapacity
+//	no pod of the pool, or of any pool  NoStartError after noStartPatience
+//	of the env, can start
 //	sandbox has ended, or is ending     ErrEnded
 //	sandbox is paused                   nil: resolve again; if it hibernates and the
 //	                                    request has its Resume, it is bound and resumed
@@ -85,6 +87,20 @@ var (
 	// ErrShutdown: the gateway is stopping.
 	ErrShutdown = errors.New("the gateway is stopping")
 )
+
+// NoStartError is the ErrNoCapacity of a pool, or of all pools of an env, none of whose pods can
+// start.
+type NoStartError struct {
+	// Reason is one word, as a node gave it (ErrImagePull); the client reads it.
+	Reason string
+}
+
+func (e *NoStartError) Error() string {
+	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
+}
+
+// Unwrap makes it an ErrNoCapacity.
+func (*NoStartError) Unwrap() error { return ErrNoCapacity }
 
 // errGone: a sandbox that existed does not exist any more; the caller resolves again.
 var errGone = errors.New("the sandbox is gone")

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -83,7 +82,9 @@ type Builds struct {
 	stopped context.Context // ends when builds are to end
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	atOnce  chan struct{} // has an element for each build whose steps run
+	// maxBytes is maxBytesOfKey; tests set another.
+	maxBytes int64
+	atOnce   chan struct{} // has an element for each build whose steps run
 
 	mu sync.Mutex        // guards of
 	of map[[2]string]int // how many builds of a namespace, and of a key in it, run or wait for others
@@ -93,7 +94,7 @@ var _ restapi.Builds = (*Builds)(nil)
 
 // New returns a Builds. Call Stop before the process ends.
 func New(o Options) *Builds {
-	b := &Builds{o: o, atOnce: make(chan struct{}, maxAtOnce), of: map[[2]string]int{}}
+	b := &Builds{o: o, maxBytes: maxBytesOfKey, atOnce: make(chan struct{}, maxAtOnce), of: map[[2]string]int{}}
 	b.stopped, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -125,6 +126,11 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 	}
 	if len(all) >= maxKept || ofKey >= maxKeptOfKey {
 		return restapi.Build{}, restapi.ErrBuildLimit
+	}
+	if left, err := b.room(ctx, caller.Namespace, caller.KeyID, nil); err != nil {
+		return restapi.Build{}, err
+	} else if left <= 0 {
+		return restapi.Build{}, restapi.ErrBuildBytes
 	}
 	id := templateID(caller, r.Name)
 	build := &v1alpha1.TemplateBuild{
@@ -204,46 +210,67 @@ func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName s
 	return len(all) > 0, nil
 }
 
-// Files implements restapi.Builds. The template must have a build, or uploads would have no
-// bound.
+// Files implements restapi.Builds. The caller must have a build of the template, which counts the
+// upload, or uploads would have no bound.
 func (b *Builds) Files(ctx context.Context, caller restapi.KeyOwner, template, hash string) (bool, string, error) {
-	if len(validation.IsValidLabelValue(template)) > 0 {
-		return false, "", restapi.ErrNoBuild
-	}
-	all, err := b.list(ctx, caller.Namespace, template)
+	all, err := b.ofTemplate(ctx, caller, template)
 	if err != nil {
 		return false, "", err
 	}
-	if len(all) == 0 {
+	var build *v1alpha1.TemplateBuild // that waits, the newest
+	for i := range all {
+		is := &all[i]
+		if is.Spec.TemplateID != template || is.Annotations[v1alpha1.AnnotationOwner] != caller.KeyID || build != nil && before(is, build) {
+			continue
+		}
+		build = is
+	}
+	if build == nil {
 		return false, "", restapi.ErrNoBuild
 	}
 	present, err := b.o.Store.HasFiles(ctx, string(caller.NamespaceUID), template, hash)
 	if err != nil {
 		return false, "", err
 	}
-	end := strconv.FormatInt(time.Now().Add(uploadFor).Unix(), 10)
-	return present != "", string(caller.NamespaceUID) + "." + end + "." + b.signature(string(caller.NamespaceUID), template, hash, end), nil
+	upload := strings.Join([]string{string(caller.NamespaceUID), caller.Namespace, build.Name, strconv.FormatInt(time.Now().Add(uploadFor).Unix(), 10)}, ".")
+	return present != "", upload + "." + b.signature(upload, template, hash), nil
 }
 
-func (b *Builds) signature(namespaceUID, template, hash, end string) string {
-	return b.o.Sign(strings.Join([]string{namespaceUID, template, hash, end}, "/"))
+// before reports whether an upload is rather the other build's: that one waits, or is newer.
+func before(build, other *v1alpha1.TemplateBuild) bool {
+	waits, othersWaits := states[build.Status.Phase] == "waiting", states[other.Status.Phase] == "waiting"
+	if waits != othersWaits {
+		return othersWaits
+	}
+	return build.CreationTimestamp.Before(&other.CreationTimestamp)
+}
+
+func (b *Builds) signature(upload, template, hash string) string {
+	return b.o.Sign(strings.Join([]string{upload, template, hash}, "/"))
 }
 
 // Upload implements restapi.Builds.
 func (b *Builds) Upload(ctx context.Context, upload, template, hash string, size int64, content io.Reader) error {
 	parts := strings.Split(upload, ".")
-	if len(parts) != 3 || strings.Contains(template, "/") {
+	if len(parts) != 5 || strings.Contains(template, "/") {
 		return restapi.ErrUploadRefused
 	}
-	end, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || time.Now().Unix() > end || !hmac.Equal([]byte(parts[2]), []byte(b.signature(parts[0], template, hash, parts[1]))) {
+	namespaceUID, namespace, build := parts[0], parts[1], parts[2]
+	end, err := strconv.ParseInt(parts[3], 10, 64)
+	if err != nil || time.Now().Unix() > end || !hmac.Equal([]byte(parts[4]), []byte(b.signature(strings.Join(parts[:4], "."), template, hash))) {
 		return restapi.ErrUploadRefused
 	}
-	if size > maxUpload {
+	if size < 0 || size > maxUpload {
 		return restapi.ErrUploadTooLarge
 	}
-	whole := &exactly{from: content, left: size}
-	return b.o.Store.PutFiles(ctx, parts[0], template, hash, whole)
+	kept, err := b.o.Store.Upload(namespaceUID, template, hash, size)
+	if err != nil {
+		return err
+	}
+	if err := b.reserve(ctx, namespace, build, kept); err != nil {
+		return err
+	}
+	return b.o.Store.PutFiles(ctx, namespaceUID, template, hash, &exactly{from: content, left: size})
 }
 
 // errCutUpload: the client sent less than it said.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -112,7 +113,10 @@ func (r *runner) reuse(ctx context.Context, base *store.Base, steps []planned) (
 			n++
 		}
 		image, err := r.o.Store.Base(ctx, string(r.caller.NamespaceUID), reference)
-		return image, n, err
+		if err != nil {
+			return nil, 0, err
+		}
+		return image, n, r.admit(ctx, image.Layers)
 	}
 	return base, 0, nil
 }
@@ -123,13 +127,20 @@ func (r *runner) keep(ctx context.Context, image *store.Base, key string) (*stor
 	if err != nil {
 		return nil, fmt.Errorf("the builder is gone: %w", err)
 	}
+	most, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID, nil)
+	if err != nil {
+		return nil, err
+	}
 	archive, mark, err := r.o.Agent.ArchiveSince(ctx, s.Name, pod, r.mark)
 	if err != nil {
 		return nil, publicError(err)
 	}
-	made, err := r.o.Store.Append(ctx, string(r.caller.NamespaceUID), image, archive)
+	made, err := r.o.Store.Append(ctx, string(r.caller.NamespaceUID), image, archive, most, func(layers []store.Layer) error { return r.admit(ctx, layers) })
 	if closing := archive.Close(); err == nil {
 		err = closing
+	}
+	if errors.Is(err, store.ErrTooLarge) {
+		err = errBytes
 	}
 	if err != nil {
 		return nil, err

@@ -73,6 +73,8 @@
 //   - An upload is too large, is cut, or its URL is over: 413, 500, 403; no tag.
 //   - As many builds of the namespace or of the API key run at this gateway, or are kept, as may:
 //     429. Those of all namespaces together wait for each other.
+//   - The registry would keep more for the API key than it may (stored.go): 429, at a request and an
+//     upload; of a build that runs, Failed at the step that would add it.
 //   - The base is not there, for another platform, at a closed address, not whole in its
 //     registry, or needs a password: Failed at the step base.
 //   - The builder's pool is Degraded for 30 s (no such image, PodSecurity, quota), or has no pod
@@ -112,6 +114,6 @@
 //
 // # Lacking
 //
-// Builds that go on at another gateway; a bound of bytes for each API key. Images of deleted builds
-// are the registry's to collect: that of `up` does (package local/registry).
+// Builds that go on at another gateway. Images of deleted builds are the registry's to collect: that
+// of `up` does (package local/registry).
 package builds

@@ -141,7 +141,7 @@ func (r *runner) work(ctx context.Context, image *store.Base, steps []planned) (
 			return nil, err
 		}
 		last := !slices.ContainsFunc(steps[i+1:], func(later planned) bool { return later.command != nil })
-		if step.kept && (image.Layers < maxLayers || last) {
+		if step.kept && (len(image.Layers) < maxLayers || last) {
 			if image, err = r.keep(ctx, image, step.key); err != nil {
 				return nil, err
 			}
@@ -156,9 +156,11 @@ func (r *runner) base(ctx context.Context) (*store.Base, error) {
 	r.record.print("info", "FROM "+cmp.Or(r.build.Spec.Recipe.FromTemplate, from))
 	base, err := (*store.Base)(nil), error(nil)
 	if r.build.Spec.Recipe.FromTemplate != "" {
-		base, err = r.o.Store.Base(ctx, namespace, from)
+		if base, err = r.o.Store.Base(ctx, namespace, from); err == nil {
+			err = r.admit(ctx, base.Layers)
+		}
 	} else {
-		base, err = r.o.Store.CopyBase(ctx, namespace, from, r.username, r.password)
+		base, err = r.o.Store.CopyBase(ctx, namespace, from, r.username, r.password, func(layers []store.Layer) error { return r.admit(ctx, layers) })
 	}
 	return base, err
 }
@@ -176,10 +178,14 @@ func (r *runner) startBuilder(ctx context.Context) (*v1alpha1.Sandbox, *corev1.P
 	}
 	id := sandboxid.New()
 	r.builder = id
-	_, err := r.o.Sandboxes.Create(ctx, restapi.NewSandbox{
-		ID: id, Namespace: r.caller.Namespace, Team: r.caller.Team, KeyID: r.caller.KeyID, Pool: pool,
-		EndAt: time.Now().Add(buildFor).Truncate(time.Second), Metadata: map[string]string{"sandlane.dev/build": r.build.Name}, Private: true, Secure: true,
-	})
+	var noStart *restapi.NoStartError
+	err := error(nil)
+	for again := true; again; again = errors.As(err, &noStart) && ctx.Err() == nil { // nothing was made; the controller judges the pool
+		_, err = r.o.Sandboxes.Create(ctx, restapi.NewSandbox{
+			ID: id, Namespace: r.caller.Namespace, Team: r.caller.Team, KeyID: r.caller.KeyID, Pool: pool,
+			EndAt: time.Now().Add(buildFor).Truncate(time.Second), Metadata: map[string]string{"sandlane.dev/build": r.build.Name}, Private: true, Secure: true,
+		})
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("the builder did not start: %w", err)
 	}

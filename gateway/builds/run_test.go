@@ -271,13 +271,13 @@ func TestBuildsRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	over := strings.Join([]string{string(caller.NamespaceUID), caller.Namespace, build.ID, "1000"}, ".")
 	for what, c := range map[string]struct{ upload, template, hash string }{
 		"of another hash": {upload, build.TemplateID, strings.Repeat("b", 64)}, "of another template": {upload, "x", hash},
 		"into another namespace": {strings.Replace(upload, string(caller.NamespaceUID), string(other.NamespaceUID), 1), build.TemplateID, hash},
+		"of another build":       {strings.Replace(upload, build.ID, strings.Repeat("1", len(build.ID)), 1), build.TemplateID, hash},
 		"without a permission":   {"", build.TemplateID, hash},
-		"that is over": {
-			string(caller.NamespaceUID) + ".1000." + w.builds.signature(string(caller.NamespaceUID), build.TemplateID, hash, "1000"), build.TemplateID, hash,
-		},
+		"that is over":           {over + "." + w.builds.signature(over, build.TemplateID, hash), build.TemplateID, hash},
 	} {
 		if err := w.builds.Upload(t.Context(), c.upload, c.template, c.hash, 1, strings.NewReader("x")); !errors.Is(err, restapi.ErrUploadRefused) {
 			t.Errorf("an upload %s: %v", what, err)

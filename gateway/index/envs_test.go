@@ -53,6 +53,12 @@ func TestMembersOfAnEnv(t *testing.T) {
 			t.Errorf("%s: full is %v", name, p.Full)
 		}
 	}
+	pool("no image", func(p *v1alpha1.SandboxPool) {
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolConditionAvailable, Status: metav1.ConditionFalse, Reason: "ErrImagePull"}}
+	})
+	if p, _ := x.Pool("n", "no image"); p.NoStart != "ErrImagePull" {
+		t.Errorf("a pool without its image: %+v", p)
+	}
 	pool("full", func(p *v1alpha1.SandboxPool) {
 		p.Annotations[v1alpha1.AnnotationCluster] = "local"
 		p.Status.AutoScaling = &v1alpha1.PoolAutoScaling{SaturatedUntil: &until}

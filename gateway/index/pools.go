@@ -37,6 +37,8 @@ type PoolInfo struct {
 	// Full: it has all pods that maxPods allows, and none is idle or will be soon; or it
 	// has no idle pod, and more are refused.
 	Full bool
+	// NoStart is the reason for which none of its pods can start; empty if one may.
+	NoStart string
 	// BindingPrefix is the idPrefix that binds other namespaces, by the pool's status.
 	BindingPrefix string
 	// Spec is shared: do not change it.
@@ -118,6 +120,7 @@ func (x *Index) setPool(o *v1alpha1.SandboxPool) {
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolConditionAvailable); c != nil {
 		info.Full = c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.PoolReasonMaxPods && o.Status.Idle+o.Status.Warming == 0
 	}
+	info.NoStart = v1alpha1.NoStartOf(o)
 	info.Full = info.Full || o.Status.Idle == 0 && v1alpha1.RefusalOf(o) != ""
 	x.mu.Lock()
 	was, known := x.pools[key]

@@ -40,6 +40,8 @@ var (
 	ErrUploadRefused = errors.New("the URL of the upload is not valid")
 	// ErrUploadTooLarge: nothing was kept.
 	ErrUploadTooLarge = errors.New("the upload is too large")
+	// ErrBuildBytes: the builds of the API key have as many bytes in the registry as they may.
+	ErrBuildBytes = errors.New("the limit of bytes of builds is reached")
 	// ErrBuildLimit: as many builds of the namespace run, or are kept, as may.
 	ErrBuildLimit = errors.New("the limit of builds is reached")
 )

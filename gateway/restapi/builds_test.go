@@ -116,6 +116,7 @@ func TestBuildAnswers(t *testing.T) {
 		{"POST", "/v3/templates", `{}`, keyA, nil, 400, `name`},
 		{"POST", "/v3/templates", `{"name":"x","cpuCount":0}`, keyA, nil, 400, `cpuCount`},
 		{"POST", "/v3/templates", `{"name":"x"}`, keyA, ErrBuildLimit, 429, `limit of builds`},
+		{"POST", "/v3/templates", `{"name":"x"}`, keyA, ErrBuildBytes, 429, `as many bytes as they may`},
 		{"POST", start, `{"fromImage":"debian","steps":[{"type":"run","args":["x"],"force":false}]}`, keyA, nil, 202, ``},
 		{"POST", start, `{"fromImage":"debian"}`, keyB, nil, 404, `doesn't exist`},
 		{"POST", start, `{"fromImage":"debian"}`, keyA, ErrBuildStarted, 409, `started`},

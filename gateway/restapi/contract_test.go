@@ -224,6 +224,7 @@ func TestErrorsOfCreate(t *testing.T) {
 		retryAfter, retry, wants string
 	}{
 		{fmt.Errorf("x: %w", ErrNoCapacity), 503, "5", "", "free"},
+		{fmt.Errorf("x: %w", &NoStartError{"ErrImagePull"}), 503, "5", "", "cannot start: ErrImagePull"},
 		{ErrQuota, 429, "5", "", "limit"},
 		{ErrPausedLimit, 429, "", "false", "paused"},
 		{fmt.Errorf("x: %w", ErrBusy), 503, "1", "", "at once"},

@@ -56,6 +56,19 @@ func (e *InvalidError) Error() string { return ErrInvalid.Error() + ": " + e.Rea
 // Unwrap makes it an ErrInvalid.
 func (*InvalidError) Unwrap() error { return ErrInvalid }
 
+// NoStartError is the ErrNoCapacity of a sandbox whose pool cannot start pods.
+type NoStartError struct {
+	// Reason is one word, as a node gave it; the client reads it.
+	Reason string
+}
+
+func (e *NoStartError) Error() string {
+	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
+}
+
+// Unwrap makes it an ErrNoCapacity.
+func (*NoStartError) Unwrap() error { return ErrNoCapacity }
+
 func notFound(sandboxID string) *refusal {
 	return refuse(http.StatusNotFound, fmt.Sprintf("Sandbox %q doesn't exist or you don't have access to it", sandboxID))
 }
@@ -81,6 +94,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	var e *refusal
 	var refused *RefusedBuildError
 	var wrong *requestbody.Error
+	var noStart *NoStartError
 	switch {
 	case errors.As(err, &e):
 		return e
@@ -126,8 +140,12 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(http.StatusRequestEntityTooLarge, "The files are more than one upload may have.")
 	case errors.Is(err, ErrBuildLimit):
 		return &refusal{status: http.StatusTooManyRequests, message: "The limit of builds of this team or API key is reached: delete a template, or wait until one is built.", noRetry: true}
+	case errors.Is(err, ErrBuildBytes):
+		return &refusal{status: http.StatusTooManyRequests, message: "The templates of this API key have as many bytes as they may: delete one.", noRetry: true}
 	case errors.Is(err, ErrUnanswered):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The sandbox does not answer.", retryAfter: time.Second}
+	case errors.As(err, &noStart):
+		return &refusal{status: http.StatusServiceUnavailable, message: "The template's pods cannot start: " + noStart.Reason + ". The condition Available of its SandboxPool says why.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrNoCapacity):
 		return &refusal{status: http.StatusServiceUnavailable, message: "No sandbox is free at the moment.", retryAfter: 5 * time.Second}
 	case errors.Is(err, ErrManyWait):

@@ -37,6 +37,8 @@ type counts struct {
 	waiting []*corev1.Pod
 	// stuck is what keeps one of the warming pods from starting; nil if nothing is known.
 	stuck *podstate.PodStatusDetail
+	// cannotStart of the warming pods wait for what no later try can mend.
+	cannotStart int
 }
 
 // unclaimed counts the pods that are or become stock.
@@ -101,8 +103,13 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 		}
 		c.warming++
 		c.spare = append(c.spare, pod)
-		if d := podstate.BuildSandboxStatusDetailFromPod(pod); d != nil && c.stuck == nil && !old {
-			c.stuck = d
+		if d := podstate.BuildSandboxStatusDetailFromPod(pod); d != nil && !old {
+			if v1alpha1.KeepsFromStarting(steady(d.Reason)) {
+				c.cannotStart++
+			}
+			if c.stuck == nil {
+				c.stuck = d
+			}
 		}
 		return
 	case v1alpha1.PodIdle:

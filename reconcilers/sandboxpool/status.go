@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/internal/condition"
+	"github.com/sandlane/sandlane/reconcilers/podstate"
 )
 
 // writeStatus patches what has changed, and nothing if nothing has.
@@ -94,6 +95,12 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 	case available.Status == metav1.ConditionTrue:
 	case pool.Spec.Replicas == 0 && out.waiting == 0:
 		available.Reason, available.Message = "NoReplicas", "the pool is asked for no idle pods"
+	case noStart(c, out) != nil:
+		d := noStart(c, out)
+		available.Reason, available.Message = d.Reason, "no pod can start: "+d.Message
+		if was := meta.FindStatusCondition(pool.Status.Conditions, available.Type); was != nil && was.Reason == available.Reason {
+			available.Message = was.Message // a kubelet words each try anew
+		}
 	case out.quotaBinds():
 		available.Reason, available.Message = v1alpha1.PoolReasonQuota, out.trouble.message
 	case out.scaling.full:
@@ -135,6 +142,21 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 		all = append(all, *out.reservation)
 	}
 	return all
+}
+
+// noStart says why none of the pool's pods can start: each that warms waits for what no try can
+// mend, or the last one did and there is none now; and no pod of the template was ever Ready, or
+// may be recycled. nil if one may start.
+func noStart(c counts, out outcome) *podstate.PodStatusDetail {
+	switch {
+	case c.proven > 0 || c.recycling > 0 || c.cannotStart < c.warming:
+		return nil
+	case c.warming > 0:
+		return &podstate.PodStatusDetail{Reason: steady(c.stuck.Reason), Message: c.stuck.Message}
+	case out.trouble != nil && v1alpha1.KeepsFromStarting(out.trouble.reason):
+		return &podstate.PodStatusDetail{Reason: out.trouble.reason, Message: out.trouble.message}
+	}
+	return nil
 }
 
 // steady gives states between which a kubelet alternates one name.

@@ -115,7 +115,11 @@ func (r *SandboxPoolReconciler) toFailed(ctx context.Context, pool *v1alpha1.San
 	}
 	r.event(pool, corev1.EventTypeWarning, d.reason, "Fail", "pod %s failed while %s: %s", pod.Name, phase, message)
 	if phase == v1alpha1.PodWarming && pool != nil && pod.Annotations[v1alpha1.AnnotationTemplateHash] == tpl.HashOrEmpty() {
-		r.backoff.unready(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.HashOrEmpty(), d.reason, "pod "+pod.Name+": "+message)
+		reason := d.reason
+		if detail := podstate.BuildSandboxStatusDetailFromPod(pod); detail != nil && v1alpha1.KeepsFromStarting(steady(detail.Reason)) {
+			reason = steady(detail.Reason) // which says more than that time was up
+		}
+		r.backoff.unready(types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}, tpl.HashOrEmpty(), reason, "pod "+pod.Name+": "+message)
 	}
 	return nil
 }

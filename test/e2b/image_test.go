@@ -183,3 +183,24 @@ func TestAnyImage(t *testing.T) {
 		})
 	}
 }
+
+// A create from a template whose image does not exist is told so within ten seconds.
+func TestCreateWithoutTheImage(t *testing.T) {
+	t.Parallel()
+	server := newRegistry()
+	t.Cleanup(server.Close)
+	m := newTeam(t, "absent", func(p *v1alpha1.SandboxPool) {
+		p.Name, p.Spec.Replicas = "absent", 0
+		p.Spec.Template = &v1alpha1.SandboxTemplateSpec{
+			Runtimes: []v1alpha1.Runtime{v1alpha1.RuntimeSandboxd},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "main", Image: strings.TrimPrefix(server.URL, "http://") + "/no/image:1", Command: []string{"/srv/echo"},
+			}}}},
+		}
+	})
+	began := time.Now()
+	a := m.ask(t, "POST", "/v2/sandboxes", `{"templateID":"absent","timeout":60}`)
+	if took := time.Since(began); a.Status != 503 || !strings.Contains(string(a.Body), "cannot start: ErrImagePull") || took > 10*time.Second {
+		t.Errorf("after %v: %v; want 503 with the reason within ten seconds", took, a)
+	}
+}

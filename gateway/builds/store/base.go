@@ -77,15 +77,34 @@ type Base struct {
 	// Reference names it by digest.
 	Reference string
 	Config    v1.Config
-	Layers    int
+	// Layers are those that the repository has of it.
+	Layers []Layer
 
 	image  v1.Image
 	listed *listings
 }
 
+// Layer is a layer as it is kept.
+type Layer struct {
+	// Name is its digest; of an upload its tag.
+	Name string
+	// Size is in bytes.
+	Size int64
+}
+
+// layersOf are those of a manifest.
+func layersOf(manifest *v1.Manifest) []Layer {
+	all := make([]Layer, len(manifest.Layers))
+	for i, l := range manifest.Layers {
+		all[i] = Layer{l.Digest.String(), l.Size}
+	}
+	return all
+}
+
 // CopyBase copies an image for this platform into a namespace's repository. Without a user
-// name it is read as anybody can.
-func (s *Store) CopyBase(ctx context.Context, namespaceUID, image, username, password string) (*Base, error) {
+// name it is read as anybody can. It calls admit with what would be kept before it keeps that; an
+// error ends the copy.
+func (s *Store) CopyBase(ctx context.Context, namespaceUID, image, username, password string, admit func([]Layer) error) (*Base, error) {
 	ref, err := s.baseOf(image)
 	if err != nil {
 		return nil, err
@@ -102,7 +121,11 @@ func (s *Store) CopyBase(ctx context.Context, namespaceUID, image, username, pas
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", image, err)
 	}
-	if err := s.check(image, read); err != nil {
+	manifest, err := s.check(image, read)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(layersOf(manifest)); err != nil {
 		return nil, err
 	}
 	digest, err := read.Digest()
@@ -119,32 +142,32 @@ func (s *Store) CopyBase(ctx context.Context, namespaceUID, image, username, pas
 	return s.Base(ctx, namespaceUID, to.String())
 }
 
-// check refuses what would not run, and what is too large.
-func (s *Store) check(image string, read v1.Image) error {
+// check returns the manifest. It refuses what would not run, and what is too large.
+func (s *Store) check(image string, read v1.Image) (*v1.Manifest, error) {
 	manifest, err := read.Manifest()
 	if err != nil {
-		return fmt.Errorf("read %s: %w", image, err)
+		return nil, fmt.Errorf("read %s: %w", image, err)
 	}
 	if manifest.Config.Size < 0 || manifest.Config.Size > maxConfig {
-		return fmt.Errorf("%w: the configuration of %s has %d bytes", ErrBase, image, manifest.Config.Size)
+		return nil, fmt.Errorf("%w: the configuration of %s has %d bytes", ErrBase, image, manifest.Config.Size)
 	}
 	total := int64(0)
 	for _, l := range append(slices.Clone(manifest.Layers), manifest.Config) {
 		switch total += max(l.Size, 0); {
 		case len(l.URLs) > 0 || !l.MediaType.IsDistributable(): // nodes would read it from there, wherever that is
-			return fmt.Errorf("%w: %s has a layer that lies outside of its registry", ErrBase, image)
+			return nil, fmt.Errorf("%w: %s has a layer that lies outside of its registry", ErrBase, image)
 		case l.Size < 0 || total > maxBase: // of an unknown size would be of any
-			return fmt.Errorf("%w: %s has more than %d GiB", ErrBase, image, maxBase>>30)
+			return nil, fmt.Errorf("%w: %s has more than %d GiB", ErrBase, image, maxBase>>30)
 		}
 	}
 	config, err := read.ConfigFile()
 	if err != nil {
-		return fmt.Errorf("read %s: %w", image, err)
+		return nil, fmt.Errorf("read %s: %w", image, err)
 	}
 	if config.OS != s.platform.OS || config.Architecture != s.platform.Architecture {
-		return fmt.Errorf("%w: %s is for %s/%s, and sandboxes are %s/%s", ErrBase, image, config.OS, config.Architecture, s.platform.OS, s.platform.Architecture)
+		return nil, fmt.Errorf("%w: %s is for %s/%s, and sandboxes are %s/%s", ErrBase, image, config.OS, config.Architecture, s.platform.OS, s.platform.Architecture)
 	}
-	return nil
+	return manifest, nil
 }
 
 // Base returns an image of a namespace's repository, by digest: a base that was copied before, or
@@ -170,7 +193,7 @@ func (s *Store) Base(ctx context.Context, namespaceUID, reference string) (*Base
 	if err != nil {
 		return nil, fmt.Errorf("read the copy of the base: %w", &Failure{err})
 	}
-	return &Base{Reference: reference, Config: config.Config, Layers: len(manifest.Layers), image: copied, listed: &listings{of: map[v1.Hash][]byte{}}}, nil
+	return &Base{Reference: reference, Config: config.Config, Layers: layersOf(manifest), image: copied, listed: &listings{of: map[v1.Hash][]byte{}}}, nil
 }
 
 // unmounted is an image whose layers are copied, and never mounted from a repository that the
@@ -250,9 +273,28 @@ func entriesOf(l v1.Layer, number int, left *int64, yield func(layer.Entry, erro
 	}
 }
 
+// ErrTooLarge says that a layer has more bytes than it may have.
+var ErrTooLarge = errors.New("what was changed is larger than it may be")
+
+// atMost reads left bytes, and fails if there are more.
+type atMost struct {
+	from io.Reader
+	left int64
+}
+
+func (a *atMost) Read(p []byte) (int, error) {
+	n, err := a.from.Read(p[:min(int64(len(p)), a.left+1)])
+	if a.left -= int64(n); a.left < 0 {
+		return 0, ErrTooLarge
+	}
+	return n, err
+}
+
 // Append pushes the base with one more layer, the files of sandboxd's archive, and returns the new
-// image.
-func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, archive io.Reader) (*Base, error) {
+// image. A layer of more than most bytes, uncompressed, is an ErrTooLarge, of which the registry
+// keeps nothing; so it is with one that admit refuses, of which only the layer's blob is there,
+// which no image names.
+func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, archive io.Reader, most int64, admit func([]Layer) error) (*Base, error) {
 	repository, err := s.repository(namespaceUID)
 	if err != nil {
 		return nil, err
@@ -264,14 +306,29 @@ func (s *Store) Append(ctx context.Context, namespaceUID string, base *Base, arc
 		converted <- err
 		_ = write.CloseWithError(err)
 	}()
-	added, err := s.push(ctx, repository, read, gzip.BestSpeed)
+	added, err := s.push(ctx, repository, &atMost{read, most}, gzip.BestSpeed)
 	_ = read.CloseWithError(err) // ends a Convert that still writes
 	// What was wrong with the files comes first: the push fails because of it.
+	if errors.Is(err, ErrTooLarge) {
+		<-converted
+		return nil, ErrTooLarge
+	}
 	if bad := <-converted; bad != nil && (err == nil || !errors.Is(bad, err)) {
 		return nil, bad
 	}
 	if err != nil {
 		return nil, fmt.Errorf("push what was changed: %w", &Failure{err})
+	}
+	digest, err := added.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("make the image: %w", err)
+	}
+	size, err := added.Size()
+	if err != nil {
+		return nil, fmt.Errorf("make the image: %w", err)
+	}
+	if err := admit([]Layer{{digest.String(), size}}); err != nil {
+		return nil, err
 	}
 	image, err := mutate.Append(base.image, mutate.Addendum{Layer: added, History: v1.History{CreatedBy: "sandlane"}})
 	if err != nil {

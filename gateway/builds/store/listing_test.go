@@ -37,13 +37,13 @@ func TestLayersAreReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	push(t, bases+"/base:1", image(t, "linux/amd64", v1.Config{}, map[string]string{"etc/kept": "1", "etc/gone": "2"}))
-	made, err := s.CopyBase(t.Context(), ns, bases+"/base:1", "", "")
+	made, err := s.CopyBase(t.Context(), ns, bases+"/base:1", "", "", anything)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, names := range []string{"kept\x00gone\x00", "kept\x00", "kept\x00"} {
 		archive := tarOf(t, map[string]string{"=etc": names, fmt.Sprintf("new%d", i): "x", "~": ""}, map[string]map[string]string{"=etc": {"SANDLANE.names": "1"}, "~": {"SANDLANE.end": "1"}})
-		if made, err = s.Append(t.Context(), ns, made, bytes.NewReader(archive)); err != nil {
+		if made, err = s.Append(t.Context(), ns, made, bytes.NewReader(archive), 1<<30, anything); err != nil {
 			t.Fatal(err)
 		}
 	}

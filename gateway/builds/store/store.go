@@ -99,6 +99,15 @@ func (s *Store) files(namespaceUID, template, hash string) (name.Tag, error) {
 	return repository.Tag("files-" + hex.EncodeToString(of[:20])), nil
 }
 
+// Upload is what an upload of size bytes is kept as.
+func (s *Store) Upload(namespaceUID, template, hash string, size int64) (Layer, error) {
+	tag, err := s.files(namespaceUID, template, hash)
+	if err != nil {
+		return Layer{}, err
+	}
+	return Layer{tag.TagStr(), size}, nil
+}
+
 // HasFiles returns the upload of that hash that is kept for the template, by its own digest: equal
 // contents have one. Empty: there is none.
 func (s *Store) HasFiles(ctx context.Context, namespaceUID, template, hash string) (reference string, err error) {

@@ -160,13 +160,16 @@ func push(t *testing.T, at string, i v1.Image) {
 	}
 }
 
+// anything admits each layer.
+func anything([]Layer) error { return nil }
+
 // A base and the files that a build has changed become an image in the namespace's repository:
 // the base's layers, one more, and the changed configuration.
 func TestAppend(t *testing.T) {
 	bases := serve(t)
 	s := newStore(t, bases+"/*")
 	push(t, bases+"/debian:12", image(t, "linux/amd64", v1.Config{Env: []string{"PATH=/bin"}, User: "node"}, map[string]string{"etc/kept": "1", "etc/gone": "2"}))
-	base, err := s.CopyBase(t.Context(), ns, bases+"/debian:12", "", "")
+	base, err := s.CopyBase(t.Context(), ns, bases+"/debian:12", "", "", anything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,12 +179,12 @@ func TestAppend(t *testing.T) {
 	archive := tarOf(t, map[string]string{"etc/new": "3", "=etc": "kept\x00new\x00", "~": ""}, map[string]map[string]string{
 		"=etc": {"SANDLANE.names": "1"}, "~": {"SANDLANE.end": "1"},
 	})
-	made, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive))
+	made, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive), 1<<30, anything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Layers != 2 || made.Config.User != "node" {
-		t.Errorf("%d layers, %+v", made.Layers, made.Config)
+	if len(made.Layers) != 2 || made.Config.User != "node" {
+		t.Errorf("%d layers, %+v", len(made.Layers), made.Config)
 	}
 	built, err := s.Configure(t.Context(), ns, made, func(c *v1.Config) { c.User = "" })
 	if err != nil {
@@ -217,8 +220,41 @@ func TestAppend(t *testing.T) {
 	}
 	// Half of an archive is no image.
 	var failure *Failure
-	if built, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive[:600])); !errors.Is(err, layer.ErrCut) || errors.As(err, &failure) {
+	if built, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive[:600]), 1<<30, anything); !errors.Is(err, layer.ErrCut) || errors.As(err, &failure) {
 		t.Errorf("%+v was made of half an archive, or the registry is blamed: %v", built, err)
+	}
+}
+
+// What is not admitted is not kept: nothing of a base, and of what was changed no image; a layer of
+// more bytes than it may have is cut off while it is sent.
+func TestNotAdmitted(t *testing.T) {
+	bases := serve(t)
+	s := newStore(t, bases+"/*")
+	push(t, bases+"/base:1", image(t, "linux/amd64", v1.Config{}, map[string]string{"etc/kept": "1"}))
+	full := errors.New("full")
+	var asked []Layer
+	no := func(layers []Layer) error { asked = append(asked, layers...); return full }
+	if _, err := s.CopyBase(t.Context(), ns, bases+"/base:1", "", "", no); !errors.Is(err, full) || len(asked) != 1 || asked[0].Size == 0 {
+		t.Errorf("asked for %+v: %v", asked, err)
+	}
+	repository, err := s.repository(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remote.Head(repository.Digest(asked[0].Name)); err == nil {
+		t.Error("a layer of a base that was not admitted is kept")
+	}
+	base, err := s.CopyBase(t.Context(), ns, bases+"/base:1", "", "", anything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tarOf(t, map[string]string{"etc/new": strings.Repeat("3", 1<<16), "~": ""}, map[string]map[string]string{"~": {"SANDLANE.end": "1"}})
+	if made, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive), 1<<10, anything); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("of too many bytes %+v was made: %v", made, err)
+	}
+	asked = nil
+	if made, err := s.Append(t.Context(), ns, base, bytes.NewReader(archive), 1<<30, no); !errors.Is(err, full) || len(asked) != 1 {
+		t.Errorf("asked for %+v; %+v was made: %v", asked, made, err)
 	}
 }
 
@@ -229,7 +265,7 @@ func TestSteps(t *testing.T) {
 	s := newStore(t, bases+"/*")
 	for _, tag := range []string{"1", "2"} {
 		push(t, bases+"/base:"+tag, image(t, "linux/amd64", v1.Config{Env: []string{"TAG=" + tag}}, nil))
-		made, err := s.CopyBase(t.Context(), ns, bases+"/base:"+tag, "", "")
+		made, err := s.CopyBase(t.Context(), ns, bases+"/base:"+tag, "", "", anything)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,11 +298,11 @@ func TestBasesRefused(t *testing.T) {
 	if err := all.Allowed(all.prefix.Name() + "/" + other + ":1"); !errors.Is(err, ErrBase) {
 		t.Errorf("an image of another namespace: %v", err)
 	}
-	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/arm:1", "", ""); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "linux/arm64") {
+	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/arm:1", "", "", anything); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "linux/arm64") {
 		t.Errorf("another platform: %v", err)
 	}
 	push(t, bases+"/allowed/amd:1", image(t, "linux/amd64", v1.Config{}, nil))
-	theirs, err := s.CopyBase(t.Context(), other, bases+"/allowed/amd:1", "", "")
+	theirs, err := s.CopyBase(t.Context(), other, bases+"/allowed/amd:1", "", "", anything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +312,7 @@ func TestBasesRefused(t *testing.T) {
 	if _, err := s.Base(t.Context(), ns, theirs.Reference); !errors.Is(err, ErrBase) {
 		t.Errorf("an image of another namespace, by digest: %v", err)
 	}
-	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/missing:1", "", ""); err == nil {
+	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/missing:1", "", "", anything); err == nil {
 		t.Error("an image that is not there was copied")
 	}
 }
@@ -325,11 +361,11 @@ func TestBasesWithWrongLayers(t *testing.T) {
 		if err := remote.Put(ref, raw{good, changed}); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if _, err := s.CopyBase(t.Context(), ns, bases+"/base:bad", "", ""); !errors.Is(err, ErrBase) {
+		if _, err := s.CopyBase(t.Context(), ns, bases+"/base:bad", "", "", anything); !errors.Is(err, ErrBase) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := s.CopyBase(t.Context(), ns, bases+"/base:good", "", ""); err != nil {
+	if _, err := s.CopyBase(t.Context(), ns, bases+"/base:good", "", "", anything); err != nil {
 		t.Error(err)
 	}
 }
@@ -354,7 +390,7 @@ func TestClosedAddresses(t *testing.T) {
 	for what, image := range map[string]string{
 		"its address": host(inner) + "/x:1", "a redirect": host(redirects) + "/x:1", "a realm": host(realm) + "/x:1",
 	} {
-		_, err := s.CopyBase(context.Background(), ns, image, "", "")
+		_, err := s.CopyBase(context.Background(), ns, image, "", "", anything)
 		if what == "a realm" && err != nil {
 			continue // go-containerregistry may refuse it first
 		}

@@ -178,6 +178,9 @@ func (x *Backend) makeOf(n restapi.NewSandbox) (*activation.Make, error) {
 // createError turns the error of an activation into package restapi's, as
 // docs/design/no-pod.md lists them. Any other stays as it is: a failure of ours.
 func (x *Backend) createError(err error) error {
+	if noStart := (*activation.NoStartError)(nil); errors.As(err, &noStart) {
+		return fmt.Errorf("%w: %w", &restapi.NoStartError{Reason: noStart.Reason}, err)
+	}
 	for _, m := range []struct{ from, to error }{
 		{activation.ErrNoCapacity, restapi.ErrNoCapacity},
 		{activation.ErrNoMember, restapi.ErrNoCapacity},
