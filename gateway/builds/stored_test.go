@@ -76,4 +76,18 @@ func TestBytesOfAKey(t *testing.T) {
 	if _, err := w.builds.Request(t.Context(), second, restapi.BuildRequest{Name: "y", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512}); err != nil {
 		t.Errorf("a request of another key: %v", err)
 	}
+
+	// What an earlier build has made counts for a key that takes it.
+	w.builds.maxBytes = 1
+	second.KeyID = "third"
+	taking, err := w.builds.Request(t.Context(), second, restapi.BuildRequest{Name: "x", Tags: []string{"default"}, CPUCount: 1, MemoryMB: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.builds.Start(t.Context(), second, taking.TemplateID, taking.ID, restapi.Recipe{Image: w.image, Steps: []restapi.BuildStep{files, run("a")}}); err != nil {
+		t.Fatal(err)
+	}
+	if failed := w.settled(taking.ID, v1alpha1.BuildFailed, v1alpha1.BuildStarting); failed.Status.Message != errBytes.Error() {
+		t.Errorf("%s: %q", failed.Status.Phase, failed.Status.Message)
+	}
 }
