@@ -108,7 +108,8 @@ func TestCheck(t *testing.T) {
 		"env": {explain.Installation{Envs: []v1alpha1.SandboxEnv{{Status: v1alpha1.SandboxEnvStatus{
 			Conditions: condition(v1alpha1.EnvConditionTemplateConsistent, metav1.ConditionFalse, "NoTemplate", "there is no template t"),
 		}}}}, explain.Bad, "there is no template t"},
-		"rights": {explain.Installation{Unread: []string{"pools cannot be read: forbidden"}}, explain.Note, "pools cannot be read"},
+		"nothing": {explain.Installation{Undefined: true, Unread: []string{"x"}}, explain.Bad, "Sandlane is not installed"},
+		"rights":  {explain.Installation{Unread: []string{"pools cannot be read: forbidden"}}, explain.Note, "pools cannot be read"},
 	} {
 		tc.in.Now = now
 		found := explain.Check(tc.in)

@@ -47,7 +47,9 @@ type Installation struct {
 	Gateways map[string]processes.Metrics
 	// Unread says which kinds could not be read, and why.
 	Unread []string
-	Now    time.Time
+	// Undefined: the cluster does not know Sandlane's kinds.
+	Undefined bool
+	Now       time.Time
 }
 
 // Level says how bad a finding is.

@@ -32,6 +32,9 @@ const (
 
 // Check says what is wrong with an installation, the worst first.
 func Check(in Installation) []Finding {
+	if in.Undefined {
+		return []Finding{{Bad, "the cluster", "Sandlane is not installed, or not completely", "see what `helm status sandlane -n sandlane-system` and the pods there say (docs/install.md), or name another cluster"}}
+	}
 	var found []Finding
 	for _, text := range in.Unread {
 		found = append(found, Finding{Note, "your rights", text, "ask an administrator for the rights that docs/operations.md lists for `sandlane console`"})

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -175,7 +176,10 @@ func names(line, id string) bool {
 func (r Reader) Installation(ctx context.Context) Installation {
 	in := Installation{Now: time.Now()}
 	note := func(what string, err error) {
-		if err != nil {
+		switch {
+		case meta.IsNoMatchError(err):
+			in.Undefined = true
+		case err != nil:
 			in.Unread = append(in.Unread, what+" cannot be read: "+oneLine(err.Error()))
 		}
 	}

@@ -3,6 +3,7 @@ package processes
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,8 +64,9 @@ func ofPod(api kubernetes.Interface, pod *corev1.Pod) []Process {
 			if p.Gateway {
 				p.Name += "-" + string(pod.UID)
 			}
+			number := strconv.Itoa(int(port.ContainerPort)) // a pod's proxy knows no names of ports
 			p.ReadMetrics = func(ctx context.Context, path string) ([]byte, error) {
-				text, err := api.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, metricsPort, path, nil).DoRaw(ctx)
+				text, err := api.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, number, path, nil).DoRaw(ctx)
 				if err != nil {
 					return nil, fmt.Errorf("read the metrics of pod %s: %w", pod.Name, err)
 				}
