@@ -62,6 +62,9 @@ func TestPrivatePort(t *testing.T) {
 	}
 	b.does(`fetch("/x", {method: "POST"}).then(r => r.status)`, "200")
 	b.does(`fetch("/x").then(r => r.json()).then(e => JSON.stringify(e.headers))`, "Sec-Fetch-Site")
+	// Else its worker and what it stored would be there when the name's next sandbox is opened.
+	b.does(`navigator.serviceWorker.register("/worker.js")`, "bad HTTP response code (400)")
+	b.does(`Promise.resolve(localStorage.left = "by the first")`, "by the first")
 
 	used := link("evil")
 	b.do("open the other sandbox", chromedp.Navigate(used))
@@ -119,6 +122,11 @@ func TestPrivatePort(t *testing.T) {
 	})
 	b.do("come back after the end", chromedp.Navigate(own("mine")))
 	b.sees("API key")
+	b.do("open the next sandbox of the name", chromedp.Navigate(link("mine")))
+	shows(b, own("mine"))
+	if left := evaluate[string](b, "String(localStorage.left)"); left != "undefined" {
+		t.Errorf("what the former sandbox of the name stored is left: %s", left)
+	}
 }
 
 // shows waits until the browser is at the address and shows what the echo server says.
