@@ -75,6 +75,12 @@ func TestCheck(t *testing.T) {
 			p.Status.Idle = 1
 			p.Status.Conditions = condition(v1alpha1.PoolConditionDegraded, metav1.ConditionTrue, "ErrImagePull", "no such image")
 		}), explain.Warn, "ErrImagePull: no such image"},
+		"no label": {ofPool(func(p *v1alpha1.SandboxPool) {
+			p.Status.Conditions = condition(v1alpha1.PoolConditionDegraded, metav1.ConditionTrue, "Forbidden", "in namespaces with the label sandlane.dev/pools=allowed only")
+		}), explain.Bad, "kubectl label namespace"},
+		"refused by another rule": {ofPool(func(p *v1alpha1.SandboxPool) {
+			p.Status.Conditions = condition(v1alpha1.PoolConditionDegraded, metav1.ConditionTrue, "Forbidden", `pod rejected: RuntimeClass "gvisor" not found`)
+		}), explain.Bad, "admission refuses the template's pods"},
 		"quota": {ofPool(func(p *v1alpha1.SandboxPool) {
 			p.Status.Conditions = condition(v1alpha1.PoolConditionAvailable, metav1.ConditionFalse, v1alpha1.PoolReasonQuota, "used up")
 		}), explain.Bad, "raise the ResourceQuota"},

@@ -79,23 +79,23 @@ func ofPool(p *v1alpha1.SandboxPool) []Finding {
 		if p.Status.Idle == p.Status.UnavailableIdle {
 			level = Bad
 		}
-		return []Finding{{level, about, degraded.Reason + ": " + degraded.Message + who, adviceOfPool(p, degraded.Reason)}}
+		return []Finding{{level, about, degraded.Reason + ": " + degraded.Message + who, adviceOfPool(p, degraded)}}
 	case available == nil:
 		return nil
 	case available.Reason == v1alpha1.PoolReasonMaxPods || available.Reason == v1alpha1.PoolReasonQuota:
-		return []Finding{{Bad, about, available.Reason + ": " + available.Message + who, adviceOfPool(p, available.Reason)}}
+		return []Finding{{Bad, about, available.Reason + ": " + available.Message + who, adviceOfPool(p, available)}}
 	case waiting > 0:
-		return []Finding{{level, about, "no stock: " + available.Message + who, adviceOfPool(p, available.Reason)}}
+		return []Finding{{level, about, "no stock: " + available.Message + who, adviceOfPool(p, available)}}
 	case available.Reason == "NoIdlePod":
-		return []Finding{{Warn, about, "no stock: " + available.Message, adviceOfPool(p, available.Reason)}}
+		return []Finding{{Warn, about, "no stock: " + available.Message, adviceOfPool(p, available)}}
 	}
 	return nil
 }
 
-// adviceOfPool says what helps against a reason of Degraded or of a missing stock.
-func adviceOfPool(p *v1alpha1.SandboxPool, reason string) string {
+// adviceOfPool says what helps against a condition Degraded or a missing stock.
+func adviceOfPool(p *v1alpha1.SandboxPool, c *metav1.Condition) string {
 	get := fmt.Sprintf("kubectl -n %s describe sandboxpool %s", p.Namespace, p.Name)
-	switch reason {
+	switch c.Reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
 		return "correct the image in the pool's template, or the registry's access (imagePullSecrets): " + get
 	case v1alpha1.PoolReasonQuota:
@@ -105,7 +105,10 @@ func adviceOfPool(p *v1alpha1.SandboxPool, reason string) string {
 	case "Unschedulable":
 		return "add nodes, or ask for less in the template: " + get
 	case string(metav1.StatusReasonForbidden):
-		return fmt.Sprintf("an admission rule or a missing label refuses pods; namespace %s needs the label %s=%s: %s", p.Namespace, v1alpha1.LabelPools, v1alpha1.PoolsAllowed, get)
+		if strings.Contains(c.Message, v1alpha1.LabelPools) {
+			return fmt.Sprintf("allow pools there: kubectl label namespace %s %s=%s", p.Namespace, v1alpha1.LabelPools, v1alpha1.PoolsAllowed)
+		}
+		return "admission refuses the template's pods: change the template, or what refuses it: " + get
 	case "NoReplicas":
 		return "pods are being made for the requests that wait; raise spec.replicas to keep some ready"
 	case "NoIdlePod":
