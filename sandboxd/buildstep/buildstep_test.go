@@ -20,7 +20,7 @@ type item struct {
 	mode          int64
 }
 
-func archiveOf(t *testing.T, items ...item) *bytes.Buffer {
+func archiveOf(t testing.TB, items ...item) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -46,7 +46,7 @@ func archiveOf(t *testing.T, items ...item) *bytes.Buffer {
 }
 
 // tree lists what is below a folder: content, "->target", or "/" for a folder.
-func tree(t *testing.T, dir string) map[string]string {
+func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -147,6 +147,10 @@ func TestCopyHostile(t *testing.T) {
 		{"a name that leads out", []item{{"../x", "1", tar.TypeReg, 0}}, Files{}, ErrKind},
 		{"an absolute name", []item{{"/x", "1", tar.TypeReg, 0}}, Files{}, ErrKind},
 		{"a device", []item{{"x", "", tar.TypeChar, 0}}, Files{}, ErrKind},
+		{"a disk", []item{{"x", "", tar.TypeBlock, 0}}, Files{}, ErrKind},
+		{"a pipe", []item{{"x", "", tar.TypeFifo, 0}}, Files{}, ErrKind},
+		{"a hard link upwards", []item{{"a", "1", tar.TypeReg, 0}, {"x", "../secret", tar.TypeLink, 0}}, Files{}, nil},
+		{"an absolute hard link", []item{{"a", "1", tar.TypeReg, 0}, {"x", "/etc/passwd", tar.TypeLink, 0}}, Files{}, nil},
 		{"a file through a link that leads out", []item{{"l", "..", tar.TypeSymlink, 0}, {"l/outside", "1", tar.TypeReg, 0}}, Files{}, errReplaced},
 		{"a hard link to what is outside", []item{{"l", "..", tar.TypeSymlink, 0}, {"x", "l/secret", tar.TypeLink, 0}}, Files{}, nil},
 		{"too many files", []item{{"a", "", tar.TypeReg, 0}, {"b", "", tar.TypeReg, 0}}, Files{MaxFiles: 1}, ErrTooMuch},
@@ -175,6 +179,40 @@ func TestCopyHostile(t *testing.T) {
 	if err := Copy(strings.NewReader("no archive"), Files{Source: ".", Destination: t.TempDir()}); err == nil {
 		t.Error("what is no archive was unpacked")
 	}
+}
+
+// Whatever an upload is, nothing outside of the destination is touched, and the bounds hold.
+func FuzzCopy(f *testing.F) {
+	f.Add([]byte("no archive"))
+	for _, items := range [][]item{
+		{{"a/b", "1", tar.TypeReg, 0}, {"a", "", tar.TypeDir, 0}, {"x", "a/b", tar.TypeLink, 0}},
+		{{"../secret", "evil", tar.TypeReg, 0}, {"/secret", "evil", tar.TypeReg, 0}},
+		{{"l", "..", tar.TypeSymlink, 0}, {"l/secret", "evil", tar.TypeReg, 0}},
+		{{"l", "..", tar.TypeSymlink, 0}, {"x", "l/secret", tar.TypeLink, 0}, {"x", "evil", tar.TypeReg, 0}},
+		{{"c", "", tar.TypeChar, 0}},
+	} {
+		f.Add(archiveOf(f, items...).Bytes())
+	}
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		const maxBytes, maxFiles = 1 << 16, 64
+		dir := t.TempDir()
+		if err := os.WriteFile(dir+"/secret", []byte("s"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = Copy(bytes.NewReader(archive), Files{ // it may be refused
+			Source: ".", Destination: dir + "/to", UID: os.Getuid(), GID: os.Getgid(), MaxBytes: maxBytes, MaxFiles: maxFiles,
+		})
+		size := 0
+		for name, content := range tree(t, dir) {
+			if name != "secret" && name != "to" && !strings.HasPrefix(name, "to/") || name == "secret" && content != "s" {
+				t.Errorf("outside is %q with %q", name, content)
+			}
+			size += len(content)
+		}
+		if size > maxBytes+1<<16 { // with the links' targets, and names of folders
+			t.Errorf("%d bytes", size)
+		}
+	})
 }
 
 func TestAddUser(t *testing.T) {

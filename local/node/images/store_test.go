@@ -248,6 +248,7 @@ func TestHostileImages(t *testing.T) {
 		"a link as a file":         {files: []file{{name: "l", kind: tar.TypeSymlink, link: outside}, {name: "l", content: "evil"}}},
 		"a whiteout upwards":       {files: []file{{name: up + filepath.Dir(outside)[1:] + "/.wh.outside"}}},
 		"a whiteout through links": {files: []file{{name: "l", kind: tar.TypeSymlink, link: filepath.Dir(outside)}, {name: "l/.wh.outside"}}},
+		"devices":                  {files: []file{{name: "c", kind: tar.TypeChar}, {name: "b", kind: tar.TypeBlock}}},
 		"too many bytes":           {files: []file{{name: "zeros", content: strings.Repeat("\x00", 2<<20)}}, fails: ErrTooLarge},
 		"too many files":           {files: manyFiles(200), fails: ErrTooLarge},
 		"too many folders":         {files: []file{{name: strings.Repeat("d/", 200) + "f"}}, fails: ErrTooLarge},
@@ -263,6 +264,7 @@ func TestHostileImages(t *testing.T) {
 				s.nothingLeft()
 			}
 			s.want(outside, "safe")
+			noDevices(t, s.dir)
 		})
 	}
 	t.Run("a hard link to a file outside", func(t *testing.T) {
