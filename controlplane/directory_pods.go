@@ -120,8 +120,8 @@ func (d *Directory) listPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// controlPort names the port of a gateway's container at which controllers call it. A
-// pod's ports cannot be changed, unlike its labels.
+// controlPort names the port of a gateway's container at which controllers call it, and of
+// no other process's. A pod's ports cannot be changed, unlike its labels.
 const controlPort = "control"
 
 // addPods takes in gateways of which there is a pod and no lease: the lease may have

@@ -199,7 +199,7 @@ func TestRenderedEgress(t *testing.T) {
 	}{
 		{"Deployment", "sandlane-egress", []string{
 			`"replicas":2`, `"--address=$(POD_IP)"`, `"--answer-address=10.96.0.53"`, `"--open=git.example.com=10.1.0.0/24"`, `"--closed-ranges=10.0.0.0/8"`, `"--upstream-proxy=10.2.0.9:3128"`,
-			`"serviceAccountName":"sandlane-egress"`, `"secretName":"sandlane-control-egress"`, `"drop":["ALL"]`, `"runAsNonRoot":true`, `"path":"/readyz"`,
+			`"serviceAccountName":"sandlane-egress"`, `"secretName":"sandlane-control-egress"`, `{"containerPort":9443,"name":"egress-control"}`, `"drop":["ALL"]`, `"runAsNonRoot":true`, `"path":"/readyz"`,
 		}},
 		{"Deployment", "sandlane-controller", []string{`"--egress-address=10.96.0.53"`}},
 		{"Service", "sandlane-egress", []string{`"clusterIP":"10.96.0.53"`, `"port":53,"protocol":"UDP"`, `"port":80`, `"port":443`}},
