@@ -5,7 +5,7 @@
 // [LoadInitKeys] reads the keys that calls of a sandboxd's /init are signed with.
 //
 // It is not about what a caller may do: extproc and the REST API compare the
-// KeyOwner with a sandbox's namespace. `sandlane apikey` calls Store; each
+// routing.KeyOwner with a sandbox's namespace. `sandlane apikey` calls Store; each
 // gateway runs one Verifier and holds one Tokens.
 //
 // A key is "e2b_" and 40 hex digits. The first 8 are the key's ID: they name its

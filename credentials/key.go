@@ -14,12 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Sentinels of this package.
 var (
-	// ErrBadKey means that a key is malformed, unknown, revoked or wrong.
-	ErrBadKey = errors.New("invalid API key")
 	// ErrKeyNotFound means that no key has this ID.
 	ErrKeyNotFound = errors.New("no such API key")
 )
@@ -36,15 +35,6 @@ const (
 	dataSalt      = "salt"
 	dataNamespace = "namespace"
 )
-
-// KeyOwner is the team and namespace that an API key belongs to.
-type KeyOwner struct {
-	Team      string
-	Namespace string
-	KeyID     string
-	// NamespaceUID tells apart the namespaces that have that name one after the other.
-	NamespaceUID types.UID
-}
 
 // Key describes an API key without holding it.
 type Key struct {
@@ -97,7 +87,7 @@ func New() (string, Stored) {
 
 // record is a stored key.
 type record struct {
-	KeyOwner
+	routing.KeyOwner
 	// namespaceUID tells the key's namespace from a later one of its name.
 	namespaceUID types.UID
 	salt         []byte
@@ -144,7 +134,7 @@ func ownerOf(s *corev1.Secret) metav1.OwnerReference {
 func recordOf(s *corev1.Secret) (*record, error) {
 	id, owner := s.Labels[v1alpha1.LabelAPIKey], ownerOf(s)
 	r := &record{
-		KeyOwner: KeyOwner{Team: s.Labels[v1alpha1.LabelTeam], Namespace: string(s.Data[dataNamespace]), KeyID: id},
+		KeyOwner: routing.KeyOwner{Team: s.Labels[v1alpha1.LabelTeam], Namespace: string(s.Data[dataNamespace]), KeyID: id},
 		salt:     s.Data[dataSalt],
 
 		namespaceUID: owner.UID,

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -55,13 +56,13 @@ func TestKeyEndsWithItsNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.namespaces.Delete(namespaceOf("ns"))
-	if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) {
+	if got, err := v.Verify(t.Context(), key); !errors.Is(err, routing.ErrBadKey) {
 		t.Errorf("without the namespace: %+v, %v", got, err)
 	}
 	again := namespaceOf("ns")
 	again.UID = "another"
 	v.namespaces.Add(again)
-	if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) {
+	if got, err := v.Verify(t.Context(), key); !errors.Is(err, routing.ErrBadKey) {
 		t.Errorf("in another namespace of its name: %+v, %v", got, err)
 	}
 }
@@ -127,12 +128,12 @@ func TestVerify(t *testing.T) {
 		t.Error("not synced after the first list")
 	}
 	got, err := v.Verify(t.Context(), key)
-	if want := (KeyOwner{Team: "team", Namespace: "ns", KeyID: key[4:12], NamespaceUID: "uid of ns"}); err != nil || got != want {
+	if want := (routing.KeyOwner{Team: "team", Namespace: "ns", KeyID: key[4:12], NamespaceUID: "uid of ns"}); err != nil || got != want {
 		t.Errorf("valid key: %+v, %v; want %+v", got, err, want)
 	}
 	for name, key := range map[string]string{"unknown": other, "wrong": wrong, "malformed": key + "0", "empty": ""} {
-		if got, err := v.Verify(t.Context(), key); !errors.Is(err, ErrBadKey) || got != (KeyOwner{}) {
-			t.Errorf("%s key: %+v, %v; want ErrBadKey", name, got, err)
+		if got, err := v.Verify(t.Context(), key); !errors.Is(err, routing.ErrBadKey) || got != (routing.KeyOwner{}) {
+			t.Errorf("%s key: %+v, %v; want routing.ErrBadKey", name, got, err)
 		}
 	}
 }
@@ -239,7 +240,7 @@ func TestRelistReadsTheKeysAnew(t *testing.T) {
 	if _, err := secrets.CoreV1().Secrets("system").Create(ctx, secretOf(key, "team", "ns"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Verify(ctx, key); !errors.Is(err, ErrBadKey) {
+	if _, err := v.Verify(ctx, key); !errors.Is(err, routing.ErrBadKey) {
 		t.Errorf("before: %v", err)
 	}
 	v.Relist()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -116,8 +117,8 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := v.Verify(canceled, early); err == nil || errors.Is(err, ErrBadKey) {
-		t.Errorf("before the first list: %v, want an error that is not ErrBadKey", err)
+	if _, err := v.Verify(canceled, early); err == nil || errors.Is(err, routing.ErrBadKey) {
+		t.Errorf("before the first list: %v, want an error that is not routing.ErrBadKey", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error)
@@ -139,7 +140,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubetest.Within(t, 5*time.Second, "a revoked key is refused", func() error {
-		if _, err := v.Verify(t.Context(), late); !errors.Is(err, ErrBadKey) {
+		if _, err := v.Verify(t.Context(), late); !errors.Is(err, routing.ErrBadKey) {
 			return errors.New("still accepted")
 		}
 		return nil
@@ -149,7 +150,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 	}
 	endNamespace(t, clients, ns)
 	refused := func() error {
-		if _, err := v.Verify(t.Context(), early); !errors.Is(err, ErrBadKey) {
+		if _, err := v.Verify(t.Context(), early); !errors.Is(err, routing.ErrBadKey) {
 			return errors.New("still accepted")
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // VerifierOptions are what NewVerifier needs.
@@ -148,33 +149,33 @@ func (v *Verifier) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// Verify returns the owner of a key. It returns ErrBadKey for a key that is
+// Verify returns the owner of a key. It returns routing.ErrBadKey for a key that is
 // not valid, or whose namespace is gone. Before the first lists have been read it waits
 // for them, and returns another error if ctx is over sooner. Apart from that it does not block
 // and does not leave the process. It is safe for concurrent use.
 //
 // The time it takes depends on the key's ID and not on the secret part of a key.
-func (v *Verifier) Verify(ctx context.Context, key string) (KeyOwner, error) {
+func (v *Verifier) Verify(ctx context.Context, key string) (routing.KeyOwner, error) {
 	if err := v.WaitSynced(ctx); err != nil {
-		return KeyOwner{}, err
+		return routing.KeyOwner{}, err
 	}
 	id, ok := keyID(key)
 	if !ok {
 		v.o.Metrics.verified(outcomeMalformed)
-		return KeyOwner{}, ErrBadKey
+		return routing.KeyOwner{}, routing.ErrBadKey
 	}
 	r := v.keys.get(id)
 	if r == nil {
 		v.o.Metrics.verified(outcomeUnknown)
-		return KeyOwner{}, ErrBadKey
+		return routing.KeyOwner{}, routing.ErrBadKey
 	}
 	if !r.matches(key) {
 		v.o.Metrics.verified(outcomeWrong)
-		return KeyOwner{}, ErrBadKey
+		return routing.KeyOwner{}, routing.ErrBadKey
 	}
 	if !v.namespaces.is(r.Namespace, r.namespaceUID) {
 		v.o.Metrics.verified(outcomeEnded)
-		return KeyOwner{}, ErrBadKey
+		return routing.KeyOwner{}, routing.ErrBadKey
 	}
 	v.o.Metrics.verified(outcomeValid)
 	owner := r.KeyOwner

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 func entry(id, claim string, flags *dataaccesslogv3.ResponseFlags) *dataaccesslogv3.AccessLogCommon {
@@ -70,7 +72,7 @@ func TestUpstreamFailureIsResolvedLive(t *testing.T) {
 		f := newFixture(t)
 		r := testRoute("hello")
 		f.resolver.setIndex("hello", running(r)) // not aware of the death
-		f.resolver.live["hello"] = Resolution{Availability: IDEnded}
+		f.resolver.live["hello"] = routing.Answer{State: routing.Ended}
 		f.put(t, r)
 		fail := entry("hello", r.ClaimID, &dataaccesslogv3.ResponseFlags{UpstreamConnectionFailure: true})
 		f.logEntry(fail, time.Now())
@@ -101,25 +103,25 @@ func TestUpstreamFailureIsResolvedLive(t *testing.T) {
 // Live reads used up, or the API server away: what the index has still holds, while
 // the lease does. A pod that it does not show running is asked for as ever.
 func TestSuspectWithoutALiveRead(t *testing.T) {
-	limited, away := ErrLimited, errors.New("api server is away")
+	limited, away := routing.ErrLimited, errors.New("api server is away")
 	for name, tt := range map[string]struct {
 		err     error
-		index   Availability
+		index   routing.State
 		lost    bool
 		routed  bool
 		reading func(context.Context) error
 	}{
-		"limited":                {err: limited, index: IDReachable, routed: true},
-		"away":                   {err: away, index: IDReachable, routed: true},
-		"does not answer":        {index: IDReachable, routed: true, reading: func(context.Context) error { return context.DeadlineExceeded }},
-		"away, no lease":         {err: away, index: IDReachable, lost: true},
-		"away, not in the index": {err: away, index: IDUnknown},
+		"limited":                {err: limited, index: routing.Running, routed: true},
+		"away":                   {err: away, index: routing.Running, routed: true},
+		"does not answer":        {index: routing.Running, routed: true, reading: func(context.Context) error { return context.DeadlineExceeded }},
+		"away, no lease":         {err: away, index: routing.Running, lost: true},
+		"away, not in the index": {err: away, index: routing.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				r := testRoute("hello")
-				if tt.index == IDReachable {
+				if tt.index == routing.Running {
 					f.resolver.setIndex("hello", running(r))
 				}
 				f.put(t, r)
@@ -175,7 +177,7 @@ func TestSuspectsAreBounded(t *testing.T) {
 func TestSuspectWithoutIndexEntry(t *testing.T) {
 	f := newFixture(t)
 	f.failedUpstreams.mark("hello", time.Now())
-	f.resolver.liveErr = ErrLimited
+	f.resolver.liveErr = routing.ErrLimited
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
 		t.Errorf("answer %+v: unknown is not 'not found' while live reads are limited", a)
 	}

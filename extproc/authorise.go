@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // accessFacts has the fields of an existing sandbox by which requests for it are authorised.
@@ -20,7 +21,7 @@ type accessFacts struct {
 	tokenUID             *types.UID
 }
 
-func accessFactsOf(r *Resolution) accessFacts {
+func accessFactsOf(r *routing.Answer) accessFacts {
 	return accessFacts{r.Namespace, r.Env, r.Pool, r.Private, r.Guarded, &r.UID}
 }
 
@@ -43,17 +44,17 @@ func (s *Server) admit(c *call, at accessFacts) error {
 			return named.bad
 		}
 		if where.Namespace != "" && where.Namespace != at.namespace {
-			return ErrNotFound
+			return routing.ErrNotFound
 		}
 	}
 	keyed := false
 	if h.APIKey.Count > 0 {
 		owner, err := s.verify(c)
-		if err != nil && !errors.Is(err, ErrBadKey) { // a bad key only matters where one is needed
+		if err != nil && !errors.Is(err, routing.ErrBadKey) { // a bad key only matters where one is needed
 			return err
 		}
 		if err == nil && owner.Namespace != at.namespace {
-			return ErrNotFound
+			return routing.ErrNotFound
 		}
 		keyed = err == nil
 	}
@@ -78,7 +79,7 @@ func (s *Server) admit(c *call, at accessFacts) error {
 		}
 		return nil
 	default:
-		return ErrBadKey
+		return routing.ErrBadKey
 	}
 }
 
@@ -101,9 +102,9 @@ func (s *Server) hasToken(c *call, uid *types.UID) bool {
 // it: the sandbox must be one that requests resume (any other is not found), and on
 // sandboxd's port, whose token otherwise sandboxd itself checks, the request must show
 // that token. Call it before the resume is written.
-func (s *Server) mayResumePaused(c *call, res Resolution) error {
+func (s *Server) mayResumePaused(c *call, res routing.Answer) error {
 	if !res.Resumes {
-		return ErrNotFound
+		return routing.ErrNotFound
 	}
 	if !res.Guarded || c.target.Port != sandboxdPort {
 		return nil
@@ -117,13 +118,13 @@ func (s *Server) mayResumePaused(c *call, res Resolution) error {
 
 // mayActivate says whether the request may activate a sandbox that exists and has no
 // pod: it must show what the pool asks for.
-func (s *Server) mayActivate(c *call, res Resolution) error {
+func (s *Server) mayActivate(c *call, res routing.Answer) error {
 	if err := s.admit(c, accessFactsOf(&res)); err != nil {
 		return err
 	}
 	access, ok := s.access(origin{NamespacedName: types.NamespacedName{Namespace: res.Namespace, Name: cmp.Or(res.Env, res.Pool)}, env: res.Env != ""})
 	if !ok {
-		return ErrPoolNotFound
+		return routing.ErrPoolNotFound
 	}
 	switch access {
 	case v1alpha1.AccessPublic:
@@ -138,10 +139,10 @@ func (s *Server) mayActivate(c *call, res Resolution) error {
 
 // mayCreate says whether the request may make a sandbox of an ID that has none, and
 // from which pool.
-func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
-	var none ActivationRequest
+func (s *Server) mayCreate(c *call) (routing.Request, error) {
+	var none routing.Request
 	if isGenerated(c.target.ID) { // such IDs are ours alone
-		return none, ErrNotFound
+		return none, routing.ErrNotFound
 	}
 	from, err := s.wanted(c)
 	if err != nil {
@@ -164,7 +165,7 @@ func (s *Server) mayCreate(c *call) (ActivationRequest, error) {
 	if from.member != "" && !s.o.Pools.Member(from.Namespace, from.Name, from.member) {
 		return none, errEnvAndPool
 	}
-	r := ActivationRequest{ID: c.target.ID, Namespace: from.Namespace, Pool: from.Name, New: true}
+	r := routing.Request{ID: c.target.ID, Namespace: from.Namespace, Pool: from.Name, New: true}
 	mayMake := s.o.Pools.MayMake
 	if from.env {
 		r.Env, r.Pool, mayMake = from.Name, "", s.o.Pools.MayMakeOf
@@ -223,7 +224,7 @@ func (s *Server) wanted(c *call) (origin, error) {
 	h := &c.headers
 	if c.target.Form == FormHost || h.Env.Count == 0 && h.Pool.Count == 0 {
 		if s.o.FirstRequestPool == (types.NamespacedName{}) {
-			return origin{}, ErrNotFound
+			return origin{}, routing.ErrNotFound
 		}
 		return origin{NamespacedName: s.o.FirstRequestPool}, nil
 	}
@@ -279,15 +280,15 @@ func parsePool(f Field) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// verify returns the owner of the request's API key, ErrBadKey if there is
+// verify returns the owner of the request's API key, routing.ErrBadKey if there is
 // none or it is not valid.
-func (s *Server) verify(c *call) (KeyOwner, error) {
+func (s *Server) verify(c *call) (routing.KeyOwner, error) {
 	switch c.headers.APIKey.Count {
 	case 0:
-		return KeyOwner{}, ErrBadKey
+		return routing.KeyOwner{}, routing.ErrBadKey
 	case 1:
 		return s.o.Keys.Verify(c.stream.Context(), c.headers.APIKey.Value)
 	default:
-		return KeyOwner{}, errDuplicate
+		return routing.KeyOwner{}, errDuplicate
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // First-request answers: who may make a sandbox by naming it.
 func TestFirstRequestRules(t *testing.T) {
-	made := func(ns, pool, team string) *ActivationRequest {
-		return &ActivationRequest{ID: "new", Namespace: ns, Pool: pool, Team: team, New: true}
+	made := func(ns, pool, team string) *routing.Request {
+		return &routing.Request{ID: "new", Namespace: ns, Pool: pool, Team: team, New: true}
 	}
 	path := func(more ...string) []string {
 		return append([]string{":authority", "localhost", ":path", "/sandboxes/new/8000/"}, more...)
@@ -28,7 +29,7 @@ func TestFirstRequestRules(t *testing.T) {
 		headers     []string
 		status      int
 		message     string // part of it
-		want        *ActivationRequest
+		want        *routing.Request
 	}{
 		{name: "default pool", headers: host("new"), want: made("default", "echo", "")},
 		{name: "the default pool is gone", defaultPool: "gone", headers: host("new"), status: 404, message: "pool for first requests was not found"},
@@ -49,7 +50,7 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "unknown pool, key of another namespace", headers: named("new", "x-sandbox-pool", "team/nope", "x-sandbox-api-key", "key-other"), status: 403, message: "team/nope"},
 		{name: "pool forbids", headers: named("new", "x-sandbox-pool", "team/closed"), status: 401, message: "API key"},
 		{name: "reserved ID", headers: host("keyed-1"), status: 403, message: "reserved for another pool"},
-		{name: "reserved ID, the pool's own", headers: named("keyed-1", "x-sandbox-pool", "team/keyed", "x-sandbox-api-key", "key-team"), want: &ActivationRequest{ID: "keyed-1", Namespace: "team", Pool: "keyed", Team: "red", New: true}},
+		{name: "reserved ID, the pool's own", headers: named("keyed-1", "x-sandbox-pool", "team/keyed", "x-sandbox-api-key", "key-team"), want: &routing.Request{ID: "keyed-1", Namespace: "team", Pool: "keyed", Team: "red", New: true}},
 		{name: "reserved ID, no key", headers: named("keyed-1", "x-sandbox-pool", "team/token"), status: 401, message: "API key"},
 		{name: "reach by token, first request by key", headers: named("new", "x-sandbox-pool", "team/token", "x-sandbox-api-key", "key-team"), want: made("team", "token", "red")},
 		{name: "pool forbids keys too", headers: named("new", "x-sandbox-pool", "team/closed", "x-sandbox-api-key", "key-team"), status: 403, message: "team/closed"},
@@ -65,11 +66,11 @@ func TestFirstRequestRules(t *testing.T) {
 		{name: "pool of three parts", headers: named("new", "x-sandbox-pool", "a/b/c"), status: 400},
 		{name: "pool with markup", headers: named("new", "x-sandbox-pool", "<b>"), status: 400},
 		{name: "empty pool", headers: named("new", "x-sandbox-pool", ""), status: 400},
-		{name: "env", headers: named("new", "x-sandbox-env", "default/env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
-		{name: "env, no namespace", headers: named("new", "x-sandbox-env", "env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
-		{name: "env in the path form", headers: path("x-sandbox-env", "env-echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
-		{name: "env, no namespace, the key's", headers: named("new", "x-sandbox-env", "env-keyed", "x-sandbox-api-key", "key-team"), want: &ActivationRequest{ID: "new", Namespace: "team", Env: "env-keyed", Team: "red", New: true}},
-		{name: "env and its member", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "default/echo"), want: &ActivationRequest{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env", headers: named("new", "x-sandbox-env", "default/env-echo"), want: &routing.Request{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env, no namespace", headers: named("new", "x-sandbox-env", "env-echo"), want: &routing.Request{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env in the path form", headers: path("x-sandbox-env", "env-echo"), want: &routing.Request{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
+		{name: "env, no namespace, the key's", headers: named("new", "x-sandbox-env", "env-keyed", "x-sandbox-api-key", "key-team"), want: &routing.Request{ID: "new", Namespace: "team", Env: "env-keyed", Team: "red", New: true}},
+		{name: "env and its member", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "default/echo"), want: &routing.Request{ID: "new", Namespace: "default", Env: "env-echo", New: true}},
 		{name: "env and another pool", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "other"), status: 400, message: "X-Sandbox-Env and X-Sandbox-Pool disagree"},
 		{name: "env and a pool of another namespace", headers: named("new", "x-sandbox-env", "env-echo", "x-sandbox-pool", "team/echo"), status: 400, message: "disagree"},
 		{name: "env that asks for a key, and its member", headers: named("new", "x-sandbox-env", "team/env-keyed", "x-sandbox-pool", "team/keyed"), status: 401, message: "API key"},
@@ -97,7 +98,7 @@ func TestFirstRequestRules(t *testing.T) {
 				change = append(change, func(o *Options) { o.FirstRequestPool.Name = tt.defaultPool })
 			}
 			f := newFixture(t, change...)
-			f.act.do = func(_ context.Context, r ActivationRequest) error {
+			f.act.do = func(_ context.Context, r routing.Request) error {
 				route := testRoute(r.ID)
 				route.Pool = routecache.PoolOf(r.Namespace, cmp.Or(r.Pool, strings.TrimPrefix(r.Env, "env-")))
 				f.put(t, route)
@@ -139,35 +140,35 @@ func TestRefusedFirstRequestIsReadLive(t *testing.T) {
 func TestResumeRules(t *testing.T) {
 	tests := []struct {
 		name    string
-		res     Resolution
+		res     routing.Answer
 		headers []string
 		status  int // 0: routed
 	}{
-		{"public", Resolution{Namespace: "default", Pool: "echo"}, host("a"), 0},
-		{"key missing", Resolution{Namespace: "team", Pool: "keyed"}, host("a"), 401},
-		{"key wrong", Resolution{Namespace: "team", Pool: "keyed"}, append(host("a"), "x-sandbox-api-key", "nonsense"), 401},
-		{"key right", Resolution{Namespace: "team", Pool: "keyed", Team: "red"}, append(host("a"), "x-sandbox-api-key", "key-team"), 0},
-		{"key of another namespace", Resolution{Namespace: "team", Pool: "keyed"}, append(host("a"), "x-sandbox-api-key", "key-other"), 502},
-		{"nobody", Resolution{Namespace: "team", Pool: "closed"}, append(host("a"), "x-sandbox-api-key", "key-team"), 403},
-		{"pool gone", Resolution{Namespace: "team", Pool: "gone"}, append(host("a"), "x-sandbox-api-key", "key-team"), 404},
-		{"pool gone, key missing", Resolution{Namespace: "team", Pool: "gone"}, host("a"), 401},
-		{"reach by token, claim by key", Resolution{Namespace: "team", Pool: "token"}, append(host("a"), "e2b-traffic-access-token", "token-a-"), 401},
-		{"pool gone, its env is public", Resolution{Namespace: "default", Env: "env-echo", Pool: "gone"}, host("a"), 0},
-		{"pool gone, its env asks for a key", Resolution{Namespace: "team", Env: "env-keyed", Pool: "gone"}, host("a"), 401},
-		{"pool and env gone", Resolution{Namespace: "default", Env: "env-gone", Pool: "gone"}, host("a"), 401},
-		{"of an env, never had a pool", Resolution{Namespace: "default", Env: "env-echo"}, host("a"), 0},
-		{"pool of another namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "team/echo"), 502},
-		{"another pool of the namespace", Resolution{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "default/other"), 0},
-		{"private, no token", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, host("a"), 403},
-		{"private, token of an earlier sandbox of the name", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-first"), 403},
-		{"private, token", Resolution{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-second"), 0},
+		{"public", routing.Answer{Namespace: "default", Pool: "echo"}, host("a"), 0},
+		{"key missing", routing.Answer{Namespace: "team", Pool: "keyed"}, host("a"), 401},
+		{"key wrong", routing.Answer{Namespace: "team", Pool: "keyed"}, append(host("a"), "x-sandbox-api-key", "nonsense"), 401},
+		{"key right", routing.Answer{Namespace: "team", Pool: "keyed", Team: "red"}, append(host("a"), "x-sandbox-api-key", "key-team"), 0},
+		{"key of another namespace", routing.Answer{Namespace: "team", Pool: "keyed"}, append(host("a"), "x-sandbox-api-key", "key-other"), 502},
+		{"nobody", routing.Answer{Namespace: "team", Pool: "closed"}, append(host("a"), "x-sandbox-api-key", "key-team"), 403},
+		{"pool gone", routing.Answer{Namespace: "team", Pool: "gone"}, append(host("a"), "x-sandbox-api-key", "key-team"), 404},
+		{"pool gone, key missing", routing.Answer{Namespace: "team", Pool: "gone"}, host("a"), 401},
+		{"reach by token, claim by key", routing.Answer{Namespace: "team", Pool: "token"}, append(host("a"), "e2b-traffic-access-token", "token-a-"), 401},
+		{"pool gone, its env is public", routing.Answer{Namespace: "default", Env: "env-echo", Pool: "gone"}, host("a"), 0},
+		{"pool gone, its env asks for a key", routing.Answer{Namespace: "team", Env: "env-keyed", Pool: "gone"}, host("a"), 401},
+		{"pool and env gone", routing.Answer{Namespace: "default", Env: "env-gone", Pool: "gone"}, host("a"), 401},
+		{"of an env, never had a pool", routing.Answer{Namespace: "default", Env: "env-echo"}, host("a"), 0},
+		{"pool of another namespace", routing.Answer{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "team/echo"), 502},
+		{"another pool of the namespace", routing.Answer{Namespace: "default", Pool: "echo"}, named("a", "x-sandbox-pool", "default/other"), 0},
+		{"private, no token", routing.Answer{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, host("a"), 403},
+		{"private, token of an earlier sandbox of the name", routing.Answer{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-first"), 403},
+		{"private, token", routing.Answer{Namespace: "default", Pool: "echo", Private: true, UID: "second"}, append(host("a"), "e2b-traffic-access-token", "token-a-second"), 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, withDefaultPool)
-			tt.res.Availability = IDNoPod
+			tt.res.State = routing.NoPod
 			f.resolver.setIndex("a", tt.res)
-			f.act.do = func(_ context.Context, r ActivationRequest) error {
+			f.act.do = func(_ context.Context, r routing.Request) error {
 				route := testRoute(r.ID)
 				pool := tt.res.Pool
 				if tt.res.Env != "" {
@@ -287,13 +288,13 @@ func TestReach(t *testing.T) {
 		})
 		t.Run(tt.name+"/miss", func(t *testing.T) {
 			f := newFixture(t)
-			f.resolver.setIndex(tt.id, Resolution{Availability: IDReachable, Route: route, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			f.resolver.setIndex(tt.id, routing.Answer{State: routing.Running, Route: route, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
 			check(t, f)
 		})
 		t.Run(tt.name+"/starting", func(t *testing.T) {
 			f := newFixture(t)
-			f.resolver.setIndex(tt.id, Resolution{Availability: IDStarting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
-			f.act.do = func(context.Context, ActivationRequest) error { f.put(t, route); return nil }
+			f.resolver.setIndex(tt.id, routing.Answer{State: routing.Starting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			f.act.do = func(context.Context, routing.Request) error { f.put(t, route); return nil }
 			check(t, f)
 		})
 	}

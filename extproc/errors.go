@@ -6,73 +6,22 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
-// Errors of the parts behind this package's interfaces. An error may also
-// have a method RetryAfter() time.Duration, which a 503 or 429 then carries.
+// Reasons for a refusal that only this package finds; those of the parts behind its interfaces
+// are package routing's.
 var (
-	// ErrNotFound: the sandbox does not exist, has ended, or is not to be seen
-	// by this caller.
-	ErrNotFound = errors.New("the sandbox was not found")
-	// ErrExists: a sandbox that was to be made exists already. Not an answer:
-	// the request is resolved and authorised anew.
-	ErrExists = errors.New("the sandbox exists")
-	// ErrPoolNotFound: the sandbox's pool does not exist.
-	ErrPoolNotFound = errors.New("pool not found")
-	// ErrNoMember: the env exists, and no pool of it does yet.
-	ErrNoMember = errors.New("the env has no pool")
 	// ErrForbidden: the caller may not do this.
 	ErrForbidden = errors.New("forbidden")
-	// ErrBadKey: the API key is not valid.
-	ErrBadKey = errors.New("invalid API key")
 	// ErrTransitioning: the sandbox was paused again each time the request had resumed it.
 	ErrTransitioning = errors.New("the sandbox is still transitioning")
-	// ErrSandboxLimit: the tenant has as many sandboxes as it may.
-	ErrSandboxLimit = errors.New("sandbox limit reached")
 	// ErrOpenLimit: the sandbox has as many requests open here as it may.
 	ErrOpenLimit = errors.New("too many open requests")
-	// ErrNoCapacity: no idle pod before the deadline.
-	ErrNoCapacity = errors.New("no idle pod")
-	// ErrLimited: too many live reads.
-	ErrLimited = errors.New("too many lookups")
 	// ErrNamespaceOpen: the namespace has its share of the gateway's open requests.
 	ErrNamespaceOpen = errors.New("too many open requests of the namespace")
-	// ErrParkingFull: too many requests wait already.
-	ErrParkingFull = errors.New("too many waiting requests")
-	// ErrNamespaceParking: so they do of this namespace, ErrKeylessParking: of those without
-	// a valid key, ErrNameParking: of those for this sandbox.
-	ErrNamespaceParking = errors.New("too many waiting requests of the namespace")
-	ErrKeylessParking   = errors.New("too many waiting requests without a key")
-	ErrNameParking      = errors.New("too many waiting requests for the sandbox")
-	// ErrNotRestorable: the sandbox hibernates, and its files cannot be restored.
-	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")
-	// ErrNotPermitted: the API server forbids this gateway what the request needs.
-	ErrNotPermitted = errors.New("the gateway lacks a permission")
-	// ErrDraining: the gateway is stopping.
-	ErrDraining = errors.New("the gateway is stopping")
 )
-
-// InvalidError says that the API server refuses the sandbox, whichever request asks for it
-// and when.
-type InvalidError struct {
-	// Reason is what it found wrong; the client reads it.
-	Reason string
-}
-
-func (e *InvalidError) Error() string { return "the sandbox is invalid: " + e.Reason }
-
-// NoStartError is the ErrNoCapacity of a sandbox whose pool cannot start pods.
-type NoStartError struct {
-	// Reason is one word, as a node gave it; the client reads it.
-	Reason string
-}
-
-func (e *NoStartError) Error() string {
-	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
-}
-
-// Unwrap makes it an ErrNoCapacity.
-func (*NoStartError) Unwrap() error { return ErrNoCapacity }
 
 // retryAfterDefault is the Retry-After of answers whose error names none.
 const retryAfterDefault = time.Second
@@ -83,8 +32,8 @@ const retryAfterDefault = time.Second
 func rejectionOf(err error) *rejection {
 	var (
 		bad     *BadTargetError
-		invalid *InvalidError
-		noStart *NoStartError
+		invalid *routing.InvalidError
+		noStart *routing.NoStartError
 		own     *rejection
 	)
 	switch {
@@ -96,45 +45,45 @@ func rejectionOf(err error) *rejection {
 		return unavailable(reasonNoLease, messageUnavailable, err)
 	case errors.Is(err, ErrNoTarget):
 		return &rejection{reason: reasonNoTarget, status: http.StatusNotFound, message: messageNoTarget, forms: true}
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, routing.ErrNotFound), errors.Is(err, routing.ErrEnded), errors.Is(err, routing.ErrUnusable):
 		return rejectNotFound()
-	case errors.Is(err, ErrPoolNotFound):
+	case errors.Is(err, routing.ErrPoolNotFound):
 		return &rejection{reason: reasonPoolNotFound, status: http.StatusNotFound, message: "The sandbox's pool was not found. Make it, or name another in the header X-Sandbox-Pool."}
-	case errors.Is(err, ErrNoMember):
+	case errors.Is(err, routing.ErrNoMember):
 		return unavailable(reasonNoCapacity, "The sandbox's env has no pool yet. Try again in a moment; if that lasts, the conditions of the SandboxEnv say why.", err)
 	case errors.Is(err, ErrForbidden):
 		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
-	case errors.Is(err, ErrBadKey):
+	case errors.Is(err, routing.ErrBadKey):
 		return rejectBadKey()
 	case errors.As(err, &invalid):
 		return &rejection{reason: reasonInvalid, status: http.StatusBadRequest, message: "The sandbox cannot be made: " + invalid.Reason}
-	case errors.Is(err, ErrNotPermitted):
+	case errors.Is(err, routing.ErrNotPermitted):
 		return &rejection{reason: reasonNotPermitted, status: http.StatusInternalServerError, message: "The sandbox gateway lacks a permission; its log says which"}
-	case errors.Is(err, ErrNotRestorable):
+	case errors.Is(err, routing.ErrNotRestorable):
 		return unavailable(reasonNotRestorable, "The sandbox cannot be resumed: its files cannot be restored in a pod of its pool. The sandbox gateway's log says why.", err)
 	case errors.Is(err, ErrTransitioning):
 		return &rejection{reason: reasonTransitioning, status: http.StatusConflict, message: "The sandbox is still transitioning. Try again in a moment."}
-	case errors.Is(err, ErrSandboxLimit):
+	case errors.Is(err, routing.ErrSandboxLimit):
 		return &rejection{reason: reasonSandboxLimit, status: http.StatusTooManyRequests, message: "Sandbox limit reached. End a sandbox of the namespace, or have its quota raised.", retryAfter: retryAfter(err)}
 	case errors.Is(err, ErrOpenLimit):
 		return tooMany(reasonOpenLimit, "The sandbox has too many open requests. Try again in a moment.", err)
 	case errors.Is(err, ErrNamespaceOpen):
 		return tooMany(reasonNamespaceOpen, "The sandbox's namespace has too many open requests at this gateway, and others need the room. Try again in a moment.", err)
-	case errors.Is(err, ErrNamespaceParking):
+	case errors.Is(err, routing.ErrNamespaceParking):
 		return tooMany(reasonNamespaceParking, "Too many requests of the sandbox's namespace are waiting at this gateway. Try again in a moment.", err)
-	case errors.Is(err, ErrKeylessParking):
+	case errors.Is(err, routing.ErrKeylessParking):
 		return tooMany(reasonKeylessParking, "Too many requests without an API key are waiting at this gateway. Send a key in the header X-Sandbox-Api-Key, or try again in a moment.", err)
-	case errors.Is(err, ErrNameParking):
+	case errors.Is(err, routing.ErrNameParking):
 		return tooMany(reasonNameParking, "Too many requests are waiting for this sandbox. Try again in a moment.", err)
 	case errors.As(err, &noStart):
 		return unavailable(reasonNoCapacity, "The pods of the sandbox's pool cannot start: "+noStart.Reason+". The condition Available of the SandboxPool says why; once that is mended, try again.", err)
-	case errors.Is(err, ErrNoCapacity):
+	case errors.Is(err, routing.ErrNoCapacity):
 		return unavailable(reasonNoCapacity, "No idle pod is available for the sandbox. Try again in a moment.", err)
-	case errors.Is(err, ErrLimited):
+	case errors.Is(err, routing.ErrLimited):
 		return unavailable(reasonLimited, "Too many lookups of unknown sandboxes. Try again in a moment.", err)
-	case errors.Is(err, ErrParkingFull):
+	case errors.Is(err, routing.ErrParkingFull):
 		return unavailable(reasonParkingFull, "Too many requests are waiting for sandboxes at this gateway. Try again in a moment.", err)
-	case errors.Is(err, ErrDraining):
+	case errors.Is(err, routing.ErrDraining):
 		return unavailable(reasonDraining, "The sandbox gateway is stopping. Try again in a moment.", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(reasonDeadline, "The sandbox did not start in time. Try again in a moment.", err)

@@ -17,18 +17,19 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // gateway is what a gateway process puts behind the interfaces. This one knows one
 // sandbox, "hello", which runs at 10.0.0.7.
 type gateway struct{ stamp routecache.Stamp }
 
-func (g *gateway) Lookup(id string) extproc.Resolution {
+func (g *gateway) Lookup(id string) routing.Answer {
 	if id != "hello" {
-		return extproc.Resolution{}
+		return routing.Answer{}
 	}
-	return extproc.Resolution{
-		Availability: extproc.IDReachable, Namespace: "default", Pool: "echo",
+	return routing.Answer{
+		State: routing.Running, Namespace: "default", Pool: "echo",
 		Route: &routecache.Route{
 			SandboxID: id, Pool: routecache.PoolOf("default", "echo"), ClaimID: "c1", PodUID: "u1",
 			Addr: netip.MustParseAddr("10.0.0.7"), PodRV: 41,
@@ -36,16 +37,16 @@ func (g *gateway) Lookup(id string) extproc.Resolution {
 	}
 }
 
-func (g *gateway) Resolve(_ context.Context, id, _ string) (extproc.Resolution, error) {
+func (g *gateway) Resolve(_ context.Context, id, _ string) (routing.Answer, error) {
 	return g.Lookup(id), nil
 }
 
-func (*gateway) Activate(context.Context, extproc.ActivationRequest) error {
-	return extproc.ErrNoCapacity
+func (*gateway) Activate(context.Context, routing.Request) error {
+	return routing.ErrNoCapacity
 }
 
-func (*gateway) Verify(context.Context, string) (extproc.KeyOwner, error) {
-	return extproc.KeyOwner{}, extproc.ErrBadKey
+func (*gateway) Verify(context.Context, string) (routing.KeyOwner, error) {
+	return routing.KeyOwner{}, routing.ErrBadKey
 }
 
 func (*gateway) Pool(_, _ string) (v1alpha1.FirstRequestAccess, bool) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // fakePools are first-request rules by namespace/name; without rules a pool is closed.
@@ -62,14 +63,14 @@ func (p fakePools) MayMake(ns, name, id string) bool {
 
 type fakeKeys struct{}
 
-func (fakeKeys) Verify(_ context.Context, key string) (KeyOwner, error) {
+func (fakeKeys) Verify(_ context.Context, key string) (routing.KeyOwner, error) {
 	switch key {
 	case "key-team":
-		return KeyOwner{Team: "red", Namespace: "team"}, nil
+		return routing.KeyOwner{Team: "red", Namespace: "team"}, nil
 	case "key-other":
-		return KeyOwner{Team: "blue", Namespace: "other"}, nil
+		return routing.KeyOwner{Team: "blue", Namespace: "other"}, nil
 	}
-	return KeyOwner{}, ErrBadKey
+	return routing.KeyOwner{}, routing.ErrBadKey
 }
 
 type fakeTokens struct{}

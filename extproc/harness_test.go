@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // fixture is a server with fakes behind every interface. The route cache is the
@@ -42,7 +43,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{
 		cache:    routecache.New(0),
-		resolver: &fakeResolver{index: map[string]Resolution{}, live: map[string]Resolution{}},
+		resolver: &fakeResolver{index: map[string]routing.Answer{}, live: map[string]routing.Answer{}},
 		act:      &fakeActivator{},
 		pools: fakePools{
 			"default/echo": {Access: v1alpha1.AccessPublic}, "team/closed": nil,
@@ -90,7 +91,7 @@ func (f *fakeRoom) Wait(namespace, id string, keyed bool) (leave func(), err err
 	}
 	f.waits = append(f.waits, said)
 	if f.waiters == 0 {
-		return nil, ErrParkingFull
+		return nil, routing.ErrParkingFull
 	}
 	f.waiters--
 	return func() {
@@ -118,8 +119,8 @@ func testRoute(id string) *routecache.Route {
 	}
 }
 
-func running(r *routecache.Route) Resolution {
-	return Resolution{Availability: IDReachable, Route: r, Namespace: r.InPool().Namespace, Pool: r.InPool().Name, Private: r.Private}
+func running(r *routecache.Route) routing.Answer {
+	return routing.Answer{State: routing.Running, Route: r, Namespace: r.InPool().Namespace, Pool: r.InPool().Name, Private: r.Private}
 }
 
 // put makes the sandbox a cache hit.
@@ -291,7 +292,7 @@ func (s *fakeStream) answer(t testing.TB) *answer {
 
 type fakeResolver struct {
 	mu          sync.Mutex
-	index, live map[string]Resolution
+	index, live map[string]routing.Answer
 	liveErr     error
 	lookups     int
 	callers     []string // of each live read
@@ -299,14 +300,14 @@ type fakeResolver struct {
 	onRead      func(context.Context) error
 }
 
-func (r *fakeResolver) Lookup(id string) Resolution {
+func (r *fakeResolver) Lookup(id string) routing.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lookups++
 	return r.index[id]
 }
 
-func (r *fakeResolver) Resolve(ctx context.Context, id, caller string) (Resolution, error) {
+func (r *fakeResolver) Resolve(ctx context.Context, id, caller string) (routing.Answer, error) {
 	r.mu.Lock()
 	r.reads++
 	r.callers = append(r.callers, caller)
@@ -314,13 +315,13 @@ func (r *fakeResolver) Resolve(ctx context.Context, id, caller string) (Resoluti
 	r.mu.Unlock()
 	if hook != nil {
 		if err := hook(ctx); err != nil {
-			return Resolution{}, err
+			return routing.Answer{}, err
 		}
 	}
 	return res, err
 }
 
-func (r *fakeResolver) setIndex(id string, res Resolution) {
+func (r *fakeResolver) setIndex(id string, res routing.Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.index[id] = res
@@ -328,17 +329,17 @@ func (r *fakeResolver) setIndex(id string, res Resolution) {
 
 type fakeActivator struct {
 	mu    sync.Mutex
-	calls []ActivationRequest
-	do    func(context.Context, ActivationRequest) error
+	calls []routing.Request
+	do    func(context.Context, routing.Request) error
 }
 
-func (a *fakeActivator) Activate(ctx context.Context, r ActivationRequest) error {
+func (a *fakeActivator) Activate(ctx context.Context, r routing.Request) error {
 	a.mu.Lock()
 	a.calls = append(a.calls, r)
 	do := a.do
 	a.mu.Unlock()
 	if do == nil {
-		return ErrNoCapacity
+		return routing.ErrNoCapacity
 	}
 	return do(ctx, r)
 }

@@ -8,6 +8,8 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // A request of a claim that is held waits, parked, and Envoy knows. If the
@@ -70,7 +72,7 @@ func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, testRoute("a"))
 	f.activity.Stamp("a", "claim-a").SetHolding(true)
-	f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
+	f.holds.await = func(context.Context, string, string) error { return routing.ErrNotFound }
 	if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || got.destination != "" {
 		t.Errorf("answer %+v", got)
 	}
@@ -112,7 +114,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 			}
 			return 7
 		}
-		f.holds.await = func(context.Context, string, string) error { return ErrNotFound }
+		f.holds.await = func(context.Context, string, string) error { return routing.ErrNotFound }
 		if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || seen != 0 || f.holds.waited.Load() != 1 {
 			t.Errorf("not seen in use (stamp %d), waited %d times, and answered %+v", seen, f.holds.waited.Load(), got)
 		}

@@ -8,96 +8,35 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
-
-// Availability is what a request for an ID can expect. It is not the index's State, which
-// is what records and pods show: a sandbox whose pod runs is not reachable before its
-// sandboxd was initialised.
-type Availability uint8
-
-// What a request for an ID can expect.
-const (
-	// IDUnknown: there is no sandbox of that ID.
-	IDUnknown Availability = iota
-	// IDEnded: the sandbox has ended and its record stays.
-	IDEnded
-	// IDNoPod: the sandbox exists and is bound to no pod.
-	IDNoPod
-	// IDStarting: the sandbox is bound to a pod that does not serve it yet, or
-	// that does not back it any more.
-	IDStarting
-	// IDPaused: the sandbox is paused.
-	IDPaused
-	// IDReachable: a pod serves the sandbox.
-	IDReachable
-)
-
-// Resolution is a resolver's answer. All but Availability is empty if the ID is unknown.
-type Resolution struct {
-	Availability Availability
-	// Route is set when IDReachable. Its Stamp is nil; the server sets it on a copy.
-	Route *routecache.Route
-	// UID, Namespace, Env, Pool and Team are the sandbox's. Env is empty for one without,
-	// Pool for one of an env that never had a pod.
-	UID                        types.UID
-	Namespace, Env, Pool, Team string
-	// Private asks for the traffic token on every port that is not guarded.
-	Private bool
-	// Guarded: sandboxd serves its port and asks for the sandbox's token there.
-	Guarded bool
-	// Resumes: an authorised request resumes it if it is paused.
-	Resumes bool
-}
 
 // Resolver finds the pod of a sandbox. Safe for concurrent use.
 type Resolver interface {
 	// Lookup answers from this gateway's own index. It neither blocks nor
-	// leaves the process.
-	Lookup(id string) Resolution
+	// leaves the process. A pod whose sandboxd has yet to be initialised is Starting.
+	Lookup(id string) routing.Answer
 	// Resolve reads the API server, whatever the index says. It returns
-	// ErrLimited if the caller's share of live reads is used up for now. caller
+	// routing.ErrLimited if the caller's share of live reads is used up for now. caller
 	// names the team whose valid key the request carries; all requests without one
 	// are the empty caller.
-	Resolve(ctx context.Context, id, caller string) (Resolution, error)
-}
-
-// ActivationRequest asks for a sandbox to be given a running pod. The deadline
-// is the context's.
-type ActivationRequest struct {
-	// Env and Pool say where a pod comes from: from a member of the env, else from the
-	// pool.
-	ID, Namespace, Env, Pool, Team string
-	// New: the index does not know the ID, so the sandbox is to be made. If it
-	// turns out to exist and its activation is not already under way, Activate
-	// returns ErrExists and the request is authorised anew.
-	New bool
-	// MayClaim: the caller is also allowed to have a pod claimed, if the sandbox
-	// turns out to have none. Without it Activate only follows an activation that
-	// is under way, and returns ErrExists when there is none. New implies it.
-	MayClaim bool
-	// Resume: the sandbox is paused, and is to be resumed if it is the one with this UID,
-	// which the request was authorised for.
-	Resume bool
-	UID    types.UID
+	Resolve(ctx context.Context, id, caller string) (routing.Answer, error)
 }
 
 // Activator activates sandboxes. Safe for concurrent use.
 type Activator interface {
-	// Activate blocks until the sandbox may be resolved again (nil), or until
-	// it is known that it cannot be activated (one of this package's errors).
-	// Leaving early, when ctx is done, undoes nothing.
-	Activate(ctx context.Context, r ActivationRequest) error
+	// Activate blocks until the sandbox may be resolved again (nil), or until it is known
+	// that it cannot be activated (an error of package routing). Leaving early, when ctx is
+	// done, undoes nothing. If Resume names a UID it resumes the sandbox of that UID, for as
+	// long as its own timeout says.
+	Activate(ctx context.Context, r routing.Request) error
 }
-
-// KeyOwner is the owner of an API key: the part of what package credentials knows by
-// which requests are authorised.
-type KeyOwner struct{ Team, Namespace string }
 
 // Keys verifies API keys. Safe for concurrent use.
 type Keys interface {
-	// Verify returns ErrBadKey for a key that is not valid. It is called on the
+	// Verify returns routing.ErrBadKey for a key that is not valid. It is called on the
 	// hot path and must not leave the process.
-	Verify(ctx context.Context, key string) (KeyOwner, error)
+	Verify(ctx context.Context, key string) (routing.KeyOwner, error)
 }
 
 // Pools knows the cluster's pools and envs. Safe for concurrent use.
@@ -145,7 +84,7 @@ type Lease interface {
 // Holds makes requests wait for the idle release of their claim. Safe for concurrent use.
 type Holds interface {
 	// Await returns nil once the claim's requests are no longer held: take the
-	// route anew. ErrNotFound says that the release was carried out. It may call
+	// route anew. routing.ErrNotFound says that the release was carried out. It may call
 	// the release off to spare the request a long wait.
 	Await(ctx context.Context, id, claim string) error
 }
@@ -155,8 +94,8 @@ type Holds interface {
 type Room interface {
 	// Wait takes a place for a request that waits, until leave is called. The namespace is
 	// the sandbox's, or that of the request's key while the sandbox is not known; empty
-	// without a key. keyed: the request has shown a valid API key. It returns ErrParkingFull,
-	// ErrNamespaceParking, ErrKeylessParking or ErrNameParking if there is no place.
+	// without a key. keyed: the request has shown a valid API key. It returns routing.ErrParkingFull,
+	// routing.ErrNamespaceParking, routing.ErrKeylessParking or routing.ErrNameParking if there is no place.
 	Wait(namespace, id string, keyed bool) (leave func(), err error)
 	// Open counts a request that is about to be sent to the route's pod. It returns false if
 	// the namespace has its share open. It is called on the hot path: it takes no lock and

@@ -4,13 +4,15 @@ import (
 	"context"
 	"net/http"
 	"testing"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // A paused sandbox is not found, but only by a live read: the index may be behind a
 // resume by another gateway. Nothing is activated.
 func TestPausedIsNotFound(t *testing.T) {
 	f := newFixture(t)
-	paused := Resolution{Availability: IDPaused, Namespace: "default", Pool: "echo"}
+	paused := routing.Answer{State: routing.Paused, Namespace: "default", Pool: "echo"}
 	f.resolver.setIndex("hello", paused)
 	f.resolver.live["hello"] = paused
 	a := f.ask(t, host("hello")...)
@@ -28,33 +30,33 @@ func TestPausedIsNotFound(t *testing.T) {
 func TestWake(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		res     Resolution
+		res     routing.Answer
 		port    string
 		headers []string
 		status  int // 0: resumed and answered
 	}{
-		{"open port", Resolution{}, "8000", nil, 0},
-		{"does not resume", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusBadGateway},
-		{"private port", Resolution{Private: true}, "8000", nil, http.StatusForbidden},
-		{"private port, wrong token", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "x"}, http.StatusForbidden},
-		{"private port, its token", Resolution{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
-		{"sandboxd", Resolution{Guarded: true}, "49983", nil, http.StatusForbidden},
-		{"sandboxd, wrong token", Resolution{Guarded: true}, "49983", []string{"x-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusForbidden},
-		{"sandboxd, its token", Resolution{Guarded: true}, "49983", []string{"x-access-token", "envd-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
-		{"sandboxd, unsecured", Resolution{}, "49983", nil, 0},
+		{"open port", routing.Answer{}, "8000", nil, 0},
+		{"does not resume", routing.Answer{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusBadGateway},
+		{"private port", routing.Answer{Private: true}, "8000", nil, http.StatusForbidden},
+		{"private port, wrong token", routing.Answer{Private: true}, "8000", []string{"e2b-traffic-access-token", "x"}, http.StatusForbidden},
+		{"private port, its token", routing.Answer{Private: true}, "8000", []string{"e2b-traffic-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
+		{"sandboxd", routing.Answer{Guarded: true}, "49983", nil, http.StatusForbidden},
+		{"sandboxd, wrong token", routing.Answer{Guarded: true}, "49983", []string{"x-access-token", "token-iaaaaaaaaaaaaaaaaaaaa-uid"}, http.StatusForbidden},
+		{"sandboxd, its token", routing.Answer{Guarded: true}, "49983", []string{"x-access-token", "envd-iaaaaaaaaaaaaaaaaaaaa-uid"}, 0},
+		{"sandboxd, unsecured", routing.Answer{}, "49983", nil, 0},
 	} {
 		f := newFixture(t)
 		id := "iaaaaaaaaaaaaaaaaaaaa"
-		c.res.Availability, c.res.Namespace, c.res.Pool, c.res.UID = IDPaused, "default", "echo", "uid"
+		c.res.State, c.res.Namespace, c.res.Pool, c.res.UID = routing.Paused, "default", "echo", "uid"
 		c.res.Resumes = c.name != "does not resume"
 		f.resolver.setIndex(id, c.res)
 		f.resolver.live[id] = c.res
-		f.act.do = func(context.Context, ActivationRequest) error {
+		f.act.do = func(context.Context, routing.Request) error {
 			f.resolver.setIndex(id, running(testRoute(id)))
 			return nil
 		}
 		a := f.ask(t, append([]string{":authority", c.port + "-" + id + ".localhost", ":path", "/"}, c.headers...)...)
-		if c.status == 0 && (a.destination == "" || len(f.act.calls) != 1 || !f.act.calls[0].Resume || f.act.calls[0].UID != "uid") {
+		if c.status == 0 && (a.destination == "" || len(f.act.calls) != 1 || f.act.calls[0].Resume.UID != "uid") {
 			t.Errorf("%s: answer %+v after %+v", c.name, a, f.act.calls)
 		}
 		if c.status != 0 && (a.status != c.status || len(f.act.calls) != 0) {
@@ -73,7 +75,7 @@ func TestWake(t *testing.T) {
 func TestIndexBehindAResume(t *testing.T) {
 	f := newFixture(t)
 	id := "iaaaaaaaaaaaaaaaaaaaa"
-	f.resolver.setIndex(id, Resolution{Availability: IDPaused, Namespace: "default", Pool: "echo", UID: "uid", Guarded: true, Resumes: true})
+	f.resolver.setIndex(id, routing.Answer{State: routing.Paused, Namespace: "default", Pool: "echo", UID: "uid", Guarded: true, Resumes: true})
 	f.resolver.live[id] = running(testRoute(id))
 	if a := f.ask(t, ":authority", "49983-"+id+".localhost", ":path", "/"); a.destination == "" || len(f.act.calls) > 0 {
 		t.Errorf("answer %+v after %+v", a, f.act.calls)
@@ -84,10 +86,10 @@ func TestIndexBehindAResume(t *testing.T) {
 func TestPausedAgainAndAgain(t *testing.T) {
 	f := newFixture(t)
 	id := "iaaaaaaaaaaaaaaaaaaaa"
-	paused := Resolution{Availability: IDPaused, Namespace: "default", Pool: "echo", UID: "uid", Resumes: true}
+	paused := routing.Answer{State: routing.Paused, Namespace: "default", Pool: "echo", UID: "uid", Resumes: true}
 	f.resolver.setIndex(id, paused)
 	f.resolver.live[id] = paused
-	f.act.do = func(context.Context, ActivationRequest) error { return nil }
+	f.act.do = func(context.Context, routing.Request) error { return nil }
 	a := f.ask(t, ":authority", "8000-"+id+".localhost", ":path", "/")
 	if a.status != http.StatusConflict || len(f.act.calls) != 3 || f.outcomes(outcomeRejected, reasonTransitioning) != 1 {
 		t.Errorf("answer %+v after %d resumes", a, len(f.act.calls))

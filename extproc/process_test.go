@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 func TestHit(t *testing.T) {
@@ -229,7 +230,7 @@ func TestNoLease(t *testing.T) {
 // was parked must count.
 func TestLeaseLostWhileParked(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	f.act.do = func(context.Context, ActivationRequest) error {
+	f.act.do = func(context.Context, routing.Request) error {
 		f.put(t, testRoute("new"))
 		f.lease.held.Store(false)
 		return nil

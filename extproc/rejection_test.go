@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/pages"
 )
 
@@ -97,32 +98,32 @@ func TestErrorsToAnswers(t *testing.T) {
 	}{
 		{errHost, 400, reasonBadTarget, ""},
 		{ErrNoTarget, 404, reasonNoTarget, ""},
-		{ErrNotFound, 502, reasonNotFound, ""},
-		{ErrPoolNotFound, 404, reasonPoolNotFound, ""},
-		{ErrNoMember, 503, reasonNoCapacity, "1"},
+		{routing.ErrNotFound, 502, reasonNotFound, ""},
+		{routing.ErrPoolNotFound, 404, reasonPoolNotFound, ""},
+		{routing.ErrNoMember, 503, reasonNoCapacity, "1"},
 		{ErrForbidden, 403, reasonForbidden, ""},
-		{ErrBadKey, 401, reasonBadKey, ""},
-		{&InvalidError{"spec.pool: too long"}, 400, reasonInvalid, ""},
-		{ErrNotPermitted, 500, reasonNotPermitted, ""},
-		{later{ErrNotPermitted}, 500, reasonNotPermitted, ""},
+		{routing.ErrBadKey, 401, reasonBadKey, ""},
+		{&routing.InvalidError{Reason: "spec.pool: too long"}, 400, reasonInvalid, ""},
+		{routing.ErrNotPermitted, 500, reasonNotPermitted, ""},
+		{later{routing.ErrNotPermitted}, 500, reasonNotPermitted, ""},
 		{ErrTransitioning, 409, reasonTransitioning, ""},
-		{ErrSandboxLimit, 429, reasonSandboxLimit, "1"},
-		{later{ErrSandboxLimit}, 429, reasonSandboxLimit, "3"},
-		{ErrNoCapacity, 503, reasonNoCapacity, "1"},
-		{later{ErrNoCapacity}, 503, reasonNoCapacity, "3"},
-		{later{&NoStartError{"ErrImagePull"}}, 503, reasonNoCapacity, "3"},
-		{ErrLimited, 503, reasonLimited, "1"},
-		{ErrParkingFull, 503, reasonParkingFull, "1"},
-		{ErrNamespaceParking, 429, reasonNamespaceParking, "1"},
-		{ErrKeylessParking, 429, reasonKeylessParking, "1"},
-		{ErrNameParking, 429, reasonNameParking, "1"},
+		{routing.ErrSandboxLimit, 429, reasonSandboxLimit, "1"},
+		{later{routing.ErrSandboxLimit}, 429, reasonSandboxLimit, "3"},
+		{routing.ErrNoCapacity, 503, reasonNoCapacity, "1"},
+		{later{routing.ErrNoCapacity}, 503, reasonNoCapacity, "3"},
+		{later{&routing.NoStartError{Reason: "ErrImagePull"}}, 503, reasonNoCapacity, "3"},
+		{routing.ErrLimited, 503, reasonLimited, "1"},
+		{routing.ErrParkingFull, 503, reasonParkingFull, "1"},
+		{routing.ErrNamespaceParking, 429, reasonNamespaceParking, "1"},
+		{routing.ErrKeylessParking, 429, reasonKeylessParking, "1"},
+		{routing.ErrNameParking, 429, reasonNameParking, "1"},
 		{ErrNamespaceOpen, 429, reasonNamespaceOpen, "1"},
-		{ErrNotRestorable, 503, reasonNotRestorable, "1"},
-		{ErrDraining, 503, reasonDraining, "1"},
+		{routing.ErrNotRestorable, 503, reasonNotRestorable, "1"},
+		{routing.ErrDraining, 503, reasonDraining, "1"},
 		{errNoLease, 503, reasonNoLease, "1"},
 		{context.DeadlineExceeded, 503, reasonDeadline, "1"},
 		{errors.New("boom"), 503, reasonInternal, "1"},
-		{ErrExists, 503, reasonInternal, "1"},
+		{routing.ErrExists, 503, reasonInternal, "1"},
 	}
 	for _, tt := range tests {
 		r := rejectionOf(fmt.Errorf("doing something: %w", tt.err))
@@ -141,17 +142,16 @@ func TestErrorsToAnswers(t *testing.T) {
 // A request that gets no pod is answered as docs/design/no-pod.md says.
 func TestAnswersOfActivationsAsDocumented(t *testing.T) {
 	errs := map[string]error{
-		"ErrNoCapacity": ErrNoCapacity, "ErrParkingFull": ErrParkingFull, "InvalidError": &InvalidError{"x"},
-		"ErrNotPermitted": ErrNotPermitted, "ErrSandboxLimit": ErrSandboxLimit, "ErrPoolNotFound": ErrPoolNotFound,
-		"ErrNoMember": ErrNoMember, "ErrDraining": ErrDraining, "DeadlineExceeded": context.DeadlineExceeded, "ErrNotFound": ErrNotFound,
-		"ErrNotRestorable": ErrNotRestorable, "NoStartError": &NoStartError{"ErrImagePull"},
-		pages.None: errors.New("a failure of ours"),
+		"ErrNoCapacity": routing.ErrNoCapacity, "ErrUnavailable": routing.ErrUnavailable, "ErrInvalid": &routing.InvalidError{Reason: "x"},
+		"ErrNotPermitted": routing.ErrNotPermitted, "ErrSandboxLimit": routing.ErrSandboxLimit, "ErrPoolNotFound": routing.ErrPoolNotFound,
+		"ErrNoMember": routing.ErrNoMember, "ErrDraining": routing.ErrDraining, "ErrNotReady": context.DeadlineExceeded, "ErrEnded": routing.ErrEnded,
+		"ErrUnusable": routing.ErrUnusable, "NoStartError": &routing.NoStartError{Reason: "ErrImagePull"}, "ErrNotRestorable": routing.ErrNotRestorable,
 	}
 	for _, row := range pages.NoPod(t) {
 		if row["a request's answer"] == pages.None {
 			continue // resolved anew
 		}
-		err := errs[row["extproc"]]
+		err := errs[row["error"]]
 		if err == nil {
 			t.Fatalf("no-pod.md names an error that is not known here: %v", row)
 		}

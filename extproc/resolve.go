@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // maxRounds bounds how often one request resolves. It resolves again when the index was
@@ -40,7 +41,7 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		if res.Availability == IDReachable {
+		if res.State == routing.Running {
 			if res.Route == nil || res.Route.SandboxID != id {
 				return fmt.Errorf("resolving %s: the answer is not about it", id)
 			}
@@ -51,7 +52,7 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 				continue
 			}
 		} else if err := s.authoriseAndActivate(ctx, c, m, res); err != nil {
-			if !errors.Is(err, ErrExists) {
+			if !errors.Is(err, routing.ErrExists) {
 				return err
 			}
 			m.indexBehind = true
@@ -137,11 +138,11 @@ func (s *Server) wait(c *call, m *missState, namespace string) error {
 }
 
 // resolve asks the index, and the API server where the index cannot know.
-func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution, error) {
+func (s *Server) resolve(ctx context.Context, c *call, m *missState) (routing.Answer, error) {
 	start := time.Now()
 	res := s.o.Resolver.Lookup(c.target.ID)
 	s.metrics.resolved(sourceIndex, start)
-	running := res.Availability == IDReachable && !sameRoute(res.Route, m.refused)
+	running := res.State == routing.Running && !sameRoute(res.Route, m.refused)
 	if !m.failed && (running || !m.indexBehind) {
 		return res, nil
 	}
@@ -151,14 +152,14 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (Resolution
 	}
 	if m.leavePlace == nil {
 		if err := s.wait(c, m, namespace); err != nil {
-			return Resolution{}, err
+			return routing.Answer{}, err
 		}
 	}
 	if m.resolved == nil {
 		m.resolved = s.o.Activity.Resolving(c.target.ID)
 	}
 	if err := s.raiseMessageTimeout(c); err != nil {
-		return Resolution{}, err
+		return routing.Answer{}, err
 	}
 	start = time.Now()
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
@@ -178,28 +179,28 @@ func sameRoute(a, b *routecache.Route) bool {
 }
 
 // authoriseAndActivate authorises the activation of a sandbox without a running pod, and waits
-// for it. It returns ErrExists if the state must be read anew, from the API
+// for it. It returns routing.ErrExists if the state must be read anew, from the API
 // server, before anything is decided.
-func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState, res Resolution) error {
-	r := ActivationRequest{ID: c.target.ID, Namespace: res.Namespace, Env: res.Env, Pool: res.Pool, Team: res.Team}
-	switch res.Availability {
-	case IDUnknown:
+func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState, res routing.Answer) error {
+	r := routing.Request{ID: c.target.ID, Namespace: res.Namespace, Env: res.Env, Pool: res.Pool, Team: res.Team}
+	switch res.State {
+	case routing.Unknown:
 		var err error
 		if r, err = s.mayCreate(c); err != nil {
 			var bad *BadTargetError
 			if !m.indexBehind && !errors.As(err, &bad) { // it may exist: the index can be behind a create
-				return ErrExists
+				return routing.ErrExists
 			}
 			return err
 		}
 		c.outcome = outcomeClaimed
-	case IDNoPod:
+	case routing.NoPod:
 		if err := s.mayActivate(c, res); err != nil {
 			return err
 		}
 		r.MayClaim = true
 		c.outcome = outcomeClaimed
-	case IDStarting:
+	case routing.Starting, routing.MaybeFrozen: // following its activation wakes it
 		if err := s.admit(c, accessFactsOf(&res)); err != nil {
 			return err
 		}
@@ -207,32 +208,32 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		if c.outcome != outcomeClaimed {
 			c.outcome = outcomeParked
 		}
-	case IDPaused:
+	case routing.Paused:
 		err := s.admit(c, accessFactsOf(&res))
 		if err == nil {
 			err = s.mayResumePaused(c, res)
 		}
 		if err != nil {
 			if !m.indexBehind { // it may be resumed: the index can be behind
-				return ErrExists
+				return routing.ErrExists
 			}
 			return err
 		}
 		if m.resumes++; m.resumes > maxResumes {
 			return ErrTransitioning
 		}
-		r.Resume, r.UID = true, res.UID
+		r.Resume.UID = res.UID
 		c.outcome = outcomeResumed
 	default:
-		return ErrNotFound
+		return routing.ErrNotFound
 	}
 	return s.activate(ctx, c, m, r)
 }
 
 // activate parks the request until its sandbox may be resolved again.
-func (s *Server) activate(ctx context.Context, c *call, m *missState, r ActivationRequest) error {
+func (s *Server) activate(ctx context.Context, c *call, m *missState, r routing.Request) error {
 	if s.draining.Load() {
-		return ErrDraining
+		return routing.ErrDraining
 	}
 	if !s.o.Lease.Held() {
 		return errNoLease

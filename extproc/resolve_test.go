@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 func (f *fixture) outcomes(outcome, reason string) float64 {
@@ -47,9 +48,9 @@ func TestMissResolvedLive(t *testing.T) {
 
 func TestWaitOverrideIsSentOnce(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"})
-	f.resolver.live["hello"] = Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"}
-	f.act.do = func(context.Context, ActivationRequest) error { return nil } // and nothing comes of it
+	f.resolver.setIndex("hello", routing.Answer{State: routing.NoPod, Namespace: "default", Pool: "echo"})
+	f.resolver.live["hello"] = routing.Answer{State: routing.NoPod, Namespace: "default", Pool: "echo"}
+	f.act.do = func(context.Context, routing.Request) error { return nil } // and nothing comes of it
 	s := newStream(t.Context(), host("hello")...)
 	if err := f.Process(s); err != nil {
 		t.Fatal(err)
@@ -70,7 +71,7 @@ func TestWaitOverrideIsSentOnce(t *testing.T) {
 
 func TestEndedIsNotFound(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	f.resolver.setIndex("hello", Resolution{Availability: IDEnded, Namespace: "default"})
+	f.resolver.setIndex("hello", routing.Answer{State: routing.Ended, Namespace: "default"})
 	a := f.ask(t, host("hello")...)
 	if a.status != http.StatusBadGateway || a.body.Message != "The sandbox was not found" || a.body.SandboxID != "hello" {
 		t.Errorf("answer %+v", a)
@@ -119,7 +120,7 @@ func TestEndWhileResolving(t *testing.T) {
 		f.cache.Invalidate("hello") // the end is seen while the read is under way
 		f.resolver.mu.Lock()
 		defer f.resolver.mu.Unlock()
-		f.resolver.live["hello"] = Resolution{Availability: IDEnded}
+		f.resolver.live["hello"] = routing.Answer{State: routing.Ended}
 		return nil
 	}
 	if a := f.ask(t, host("hello")...); a.status != http.StatusBadGateway {
@@ -133,7 +134,7 @@ func TestAnswerAboutAnotherSandboxIsRefused(t *testing.T) {
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable || a.destination != "" {
 		t.Errorf("answer %+v", a)
 	}
-	f.resolver.setIndex("hello", Resolution{Availability: IDReachable})
+	f.resolver.setIndex("hello", routing.Answer{State: routing.Running})
 	if a := f.ask(t, host("hello")...); a.status != http.StatusServiceUnavailable {
 		t.Errorf("answer %+v", a)
 	}
@@ -143,7 +144,7 @@ func TestLiveReadErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err    error
 		reason string
-	}{{ErrLimited, reasonLimited}, {errors.New("api server is away"), reasonInternal}} {
+	}{{routing.ErrLimited, reasonLimited}, {errors.New("api server is away"), reasonInternal}} {
 		f := newFixture(t)
 		f.resolver.liveErr = tt.err
 		a := f.ask(t, host("hello")...)
@@ -157,7 +158,7 @@ func TestLiveReadErrors(t *testing.T) {
 // itself finds out whether the ID is free.
 func TestFirstRequest(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	f.act.do = func(context.Context, ActivationRequest) error {
+	f.act.do = func(context.Context, routing.Request) error {
 		if !f.activity.isParked("new") {
 			t.Error("a waiting request does not count as use")
 		}
@@ -171,7 +172,7 @@ func TestFirstRequest(t *testing.T) {
 	if a.destination == "" || !a.waited {
 		t.Errorf("answer %+v", a)
 	}
-	want := ActivationRequest{ID: "new", Namespace: "default", Pool: "echo", New: true}
+	want := routing.Request{ID: "new", Namespace: "default", Pool: "echo", New: true}
 	if len(f.act.calls) != 1 || f.act.calls[0] != want {
 		t.Errorf("activations %+v", f.act.calls)
 	}
@@ -187,7 +188,7 @@ func TestFirstRequest(t *testing.T) {
 // the stamp.
 func TestParkedUntilAnswered(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
-	f.act.do = func(context.Context, ActivationRequest) error { f.put(t, testRoute("new")); return nil }
+	f.act.do = func(context.Context, routing.Request) error { f.put(t, testRoute("new")); return nil }
 	s := newStream(t.Context(), host("new")...)
 	s.onSend = func(r *extprocv3.ProcessingResponse) error {
 		if !f.activity.isParked("new") {
@@ -205,8 +206,8 @@ func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	r := testRoute("hello")
 	r.Private, r.TokenUID = true, new(types.UID("uid"))
-	f.resolver.live["hello"] = Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo", Private: true, UID: "uid"}
-	f.act.do = func(context.Context, ActivationRequest) error { return ErrExists }
+	f.resolver.live["hello"] = routing.Answer{State: routing.NoPod, Namespace: "default", Pool: "echo", Private: true, UID: "uid"}
+	f.act.do = func(context.Context, routing.Request) error { return routing.ErrExists }
 	if a := f.ask(t, host("hello")...); a.status != http.StatusForbidden {
 		t.Errorf("answer %+v", a)
 	}
@@ -217,8 +218,8 @@ func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 
 func TestStartingIsFollowed(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{Availability: IDStarting, Namespace: "team", Pool: "closed", Team: "red"})
-	f.act.do = func(context.Context, ActivationRequest) error {
+	f.resolver.setIndex("hello", routing.Answer{State: routing.Starting, Namespace: "team", Pool: "closed", Team: "red"})
+	f.act.do = func(context.Context, routing.Request) error {
 		r := testRoute("hello")
 		r.Pool = routecache.PoolOf("team", "closed")
 		f.resolver.setIndex("hello", running(r))
@@ -227,7 +228,7 @@ func TestStartingIsFollowed(t *testing.T) {
 	if a := f.ask(t, append(host("hello"), "x-sandbox-api-key", "key-team")...); a.destination == "" {
 		t.Errorf("answer %+v", a)
 	}
-	want := ActivationRequest{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
+	want := routing.Request{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
 	if len(f.act.calls) != 1 || f.act.calls[0] != want || f.outcomes(outcomeParked, "") != 1 {
 		t.Errorf("activations %+v", f.act.calls)
 	}
@@ -248,7 +249,7 @@ func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 		{"keyed", append(host("hello"), "x-sandbox-api-key", "key-team"), true},
 	} {
 		f := newFixture(t)
-		f.resolver.setIndex("hello", Resolution{Availability: IDStarting, Namespace: "team", Pool: tt.pool})
+		f.resolver.setIndex("hello", routing.Answer{State: routing.Starting, Namespace: "team", Pool: tt.pool})
 		f.ask(t, tt.headers...)
 		if len(f.act.calls) == 0 || f.act.calls[0].MayClaim != tt.want {
 			t.Errorf("pool %s, headers %v: activations %+v, want MayClaim %v", tt.pool, tt.headers, f.act.calls, tt.want)
@@ -270,8 +271,8 @@ func TestLiveReadsSayWhoseTheyAre(t *testing.T) {
 // After an activation the index may lag: the API server is read.
 func TestIndexLagsBehindActivation(t *testing.T) {
 	f := newFixture(t)
-	f.resolver.setIndex("hello", Resolution{Availability: IDNoPod, Namespace: "default", Pool: "echo"})
-	f.act.do = func(context.Context, ActivationRequest) error {
+	f.resolver.setIndex("hello", routing.Answer{State: routing.NoPod, Namespace: "default", Pool: "echo"})
+	f.act.do = func(context.Context, routing.Request) error {
 		f.resolver.live["hello"] = running(testRoute("hello"))
 		return nil
 	}
@@ -287,7 +288,7 @@ func TestParkingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool, func(o *Options) { o.Room = &fakeRoom{waiters: 3} })
 		proceed := make(chan struct{})
-		f.act.do = func(_ context.Context, r ActivationRequest) error {
+		f.act.do = func(_ context.Context, r routing.Request) error {
 			<-proceed
 			f.put(t, testRoute(r.ID))
 			return nil
@@ -326,7 +327,7 @@ func TestParkingIsBounded(t *testing.T) {
 func TestClientLeavesWhileParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool)
-		f.act.do = func(ctx context.Context, _ ActivationRequest) error { <-ctx.Done(); return ctx.Err() }
+		f.act.do = func(ctx context.Context, _ routing.Request) error { <-ctx.Done(); return ctx.Err() }
 		ctx, cancel := context.WithCancel(t.Context())
 		s := newStream(ctx, host("new")...)
 		done := make(chan error, 1)
@@ -348,7 +349,7 @@ func TestClientLeavesWhileParked(t *testing.T) {
 func TestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool)
-		f.act.do = func(ctx context.Context, _ ActivationRequest) error { <-ctx.Done(); return ctx.Err() }
+		f.act.do = func(ctx context.Context, _ routing.Request) error { <-ctx.Done(); return ctx.Err() }
 		start := time.Now()
 		a := f.ask(t, host("new")...)
 		if a.status != http.StatusServiceUnavailable || a.retryAfter == "" {

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // start runs the server until the test ends, and connects to it.
@@ -76,7 +78,7 @@ func exchange(t testing.TB, conn *grpc.ClientConn, headers ...string) *answer {
 func TestOverASocket(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	f.put(t, testRoute("hello"))
-	f.act.do = func(_ context.Context, r ActivationRequest) error { f.put(t, testRoute(r.ID)); return nil }
+	f.act.do = func(_ context.Context, r routing.Request) error { f.put(t, testRoute(r.ID)); return nil }
 	conn, stop := f.start(t)
 	if fi, err := os.Stat(f.o.Socket); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("socket mode %v, %v", fi.Mode(), err)
@@ -124,7 +126,7 @@ func TestHealth(t *testing.T) {
 func TestStopWithOpenStreams(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	parked, proceed := make(chan struct{}), make(chan struct{})
-	f.act.do = func(_ context.Context, r ActivationRequest) error {
+	f.act.do = func(_ context.Context, r routing.Request) error {
 		close(parked)
 		<-proceed
 		f.put(t, testRoute(r.ID))
@@ -177,7 +179,7 @@ func TestStopWithOpenStreams(t *testing.T) {
 func TestStopIsBounded(t *testing.T) {
 	f := newFixture(t, withDefaultPool, func(o *Options) { o.ShutdownTimeout = time.Millisecond })
 	parked := make(chan struct{})
-	f.act.do = func(ctx context.Context, _ ActivationRequest) error {
+	f.act.do = func(ctx context.Context, _ routing.Request) error {
 		close(parked)
 		<-ctx.Done()
 		return ctx.Err()

@@ -52,7 +52,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	s := backend.New(backend.Options{
 		Restorer: kept.restorer(),
 		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.waitKeyed,
-		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Quota: quota{}, Node: node, Closed: closed, Log: g.o.Log,
+		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Node: node, Closed: closed, Log: g.o.Log,
 		SystemNamespace: g.o.SystemNamespace,
 		PublicKeys:      publicKeys,
 	})

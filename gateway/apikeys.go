@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
-	"errors"
 
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // apiKeys adapts the credentials' verifier to restapi.Keys. While the gateway does not serve
@@ -16,13 +16,9 @@ type apiKeys struct {
 }
 
 // Verify implements restapi.Keys.
-func (k apiKeys) Verify(ctx context.Context, key string) (restapi.KeyOwner, error) {
+func (k apiKeys) Verify(ctx context.Context, key string) (routing.KeyOwner, error) {
 	if !k.serving() {
-		return restapi.KeyOwner{}, restapi.ErrKeysNotReady
+		return routing.KeyOwner{}, restapi.ErrKeysNotReady
 	}
-	id, err := k.Verifier.Verify(ctx, key)
-	if errors.Is(err, credentials.ErrBadKey) {
-		err = restapi.ErrKeyInvalid
-	}
-	return restapi.KeyOwner{Team: id.Team, Namespace: id.Namespace, KeyID: id.KeyID, NamespaceUID: id.NamespaceUID}, err
+	return k.Verifier.Verify(ctx, key)
 }

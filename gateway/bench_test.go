@@ -12,6 +12,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -55,7 +56,7 @@ func BenchmarkFirstRequest(b *testing.B) {
 				}
 				return nil
 			})
-			r := activation.Request{ID: kubetest.Name("s"), Namespace: w.ns, Env: way.env, New: true, Deadline: time.Now().Add(time.Minute)}
+			r := routing.Request{ID: kubetest.Name("s"), Namespace: w.ns, Env: way.env, New: true, Deadline: time.Now().Add(time.Minute)}
 			if way.env == "" {
 				r.Pool = way.pool
 			}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -47,7 +47,7 @@ func TestCreateWithBadSandboxd(t *testing.T) {
 			w.pod("base", d.addr, nil)
 			id := newID()
 			_, err := g.create(t, w.new(id))
-			wantError(t, "Create", err, activation.ErrUnusable)
+			wantError(t, "Create", err, routing.ErrUnusable)
 			w.ended(g, id)
 		})
 	}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/egress"
-	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // rules are those that allow and deny blocks, each a list with commas.
@@ -355,7 +355,7 @@ func TestEgressThatCannotBeWritten(t *testing.T) {
 	n.Egress = rules("", "10.0.0.0/8")
 	theirs := w.otherPolicy("sandbox-"+n.ID, "nobody", networkingv1.PolicyTypeEgress)
 	_, err := g.create(t, n)
-	wantError(t, "Create", err, activation.ErrUnusable)
+	wantError(t, "Create", err, routing.ErrUnusable)
 	w.ended(g, n.ID)
 	if calls := d.calls(); len(calls) > 0 {
 		t.Errorf("sandboxd was initialised: %+v", calls)

@@ -5,7 +5,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // maxEndings bounds the ends that are remembered. They are needed until the watch
@@ -36,9 +36,9 @@ func (e *endings) Add(claim string) { e.claims.Add(claim, struct{}{}) }
 
 // Correct implements sandboxes.Endings: it turns the answer into Ended if this
 // gateway ended its claim.
-func (e *endings) Correct(a index.Answer) index.Answer {
+func (e *endings) Correct(a routing.Answer) routing.Answer {
 	if a.ClaimID != "" && e.claims.Contains(a.ClaimID) {
-		a.State, a.Route = index.Ended, nil
+		a.State, a.Route = routing.Ended, nil
 	}
 	return a
 }

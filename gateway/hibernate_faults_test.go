@@ -13,10 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -29,7 +27,7 @@ func TestRestartAfterTheRestore(t *testing.T) {
 	d := w.next("sha256:1")
 	d.filesCalls.restartsAtInit.Store(true)
 	x := w.gateways[0].api.sandboxes
-	if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, activation.ErrUnusable) {
+	if _, _, err := x.Resume(t.Context(), w.ns, w.id, time.Minute); err == nil || errors.Is(err, routing.ErrUnusable) {
 		t.Errorf("the resume: %v", err)
 	}
 	s := w.hibernates("after a restart")
@@ -120,13 +118,13 @@ func TestWakeOfWhatHasLostItsPod(t *testing.T) {
 	w.resumes()
 	g, d := w.gateways[0], w.next("sha256:1")
 	kubetest.Eventually(t, "the index to show that requests resume it", func() error {
-		if a := g.index.Resolve(w.id); a.State != index.Paused || !a.Resumes {
+		if a := g.index.Resolve(w.id); a.State != routing.Paused || !a.Resumes {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
 	})
 	err := activator{g.activator, g.own.pauser}.Activate(t.Context(),
-		extproc.ActivationRequest{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: true, UID: was.UID})
+		routing.Request{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: was.UID}})
 	if s := w.sandbox(w.id); err != nil || s.Spec.Restore != nil || d.filesCalls.restored != "the files" {
 		t.Errorf("%v, restored %q, the spec is %+v", err, d.filesCalls.restored, s.Spec)
 	}
@@ -247,7 +245,7 @@ func TestWhatCannotBeRestoredEmptiesNoPool(t *testing.T) {
 	}
 	at := lost.gateways[0]
 	wantError(t, "a request", activator{at.activator, at.own.pauser}.Activate(t.Context(),
-		extproc.ActivationRequest{ID: lost.id, Namespace: lost.ns, Pool: "resting", Team: "team", Resume: true, UID: s.UID}), extproc.ErrNotRestorable)
+		routing.Request{ID: lost.id, Namespace: lost.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: s.UID}}), routing.ErrNotRestorable)
 	if v1alpha1.PhaseOf(lost.last()) != v1alpha1.PodIdle {
 		t.Errorf("the pod is %s", v1alpha1.PhaseOf(lost.last()))
 	}

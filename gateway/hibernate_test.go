@@ -16,11 +16,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -41,7 +41,7 @@ func TestHibernateAndResume(t *testing.T) {
 	}
 	for i, g := range w.gateways {
 		kubetest.Eventually(t, "gateway to see it", func() error {
-			if a := g.lookup(w.id); a != extproc.IDPaused || g.cache.Get(w.id) != nil {
+			if a := g.lookup(w.id); a != routing.Paused || g.cache.Get(w.id) != nil {
 				return fmt.Errorf("gateway %d: it is %v, its route is %v", i, a, g.cache.Get(w.id))
 			}
 			return nil
@@ -88,7 +88,7 @@ func (g *gateway) activate(t *testing.T, w *world, id, pool string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	return activator{g.activator, g.own.pauser}.Activate(ctx, extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: pool, Team: "team"})
+	return activator{g.activator, g.own.pauser}.Activate(ctx, routing.Request{ID: id, Namespace: w.ns, Pool: pool, Team: "team"})
 }
 
 // Files are restored in pods of their images alone. A pod that is known to have others is
@@ -344,7 +344,7 @@ func TestWakeOfWhatHibernates(t *testing.T) {
 	was := w.hibernates("paused")
 	wake := func(at *gateway) error {
 		return activator{at.activator, at.own.pauser}.Activate(t.Context(),
-			extproc.ActivationRequest{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: true, UID: was.UID})
+			routing.Request{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: was.UID}})
 	}
 	one, two := w.next("sha256:1"), w.next("sha256:1")
 	if err := wake(w.gateways[0]); err != nil || w.hibernates("with memory").Generation != was.Generation {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
-	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -52,7 +52,7 @@ func TestPodWithoutInitKey(t *testing.T) {
 		w.pod("base", d.addr, func(p *corev1.Pod) { p.Labels[v1alpha1.LabelInitKey] = id })
 		sandbox := newID()
 		_, err := g.create(t, w.new(sandbox))
-		wantError(t, "Create", err, activation.ErrUnusable)
+		wantError(t, "Create", err, routing.ErrUnusable)
 		w.ended(g, sandbox)
 		if calls := d.calls(); len(calls) != 0 {
 			t.Errorf("key %q: sandboxd was told %+v", id, calls)

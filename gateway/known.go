@@ -9,13 +9,13 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // known returns what the index knows of a running sandbox, for package activation.
 func (g *gateway) known(id string) *activation.Known {
 	a := g.own.Correct(g.index.Resolve(id))
-	if a.State != index.Running {
+	if a.State != routing.Running {
 		return nil
 	}
 	s, pod := sketch(id, a)
@@ -26,7 +26,7 @@ func (g *gateway) known(id string) *activation.Known {
 }
 
 // sketch makes a Sandbox and a pod that have the fields which agent.Readiness.InitOnce reads.
-func sketch(id string, a index.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
+func sketch(id string, a routing.Answer) (*v1alpha1.Sandbox, *corev1.Pod) {
 	s := &v1alpha1.Sandbox{}
 	s.Name, s.UID = id, a.UID
 	s.Spec.Namespace, s.Spec.Env, s.Spec.Pool, s.Spec.Team = a.Namespace, a.Env, a.Pool, a.Team

@@ -10,9 +10,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -67,15 +66,15 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, "the index to show the pod", func() error {
-		if a := two.index.Resolve(id); a.State != index.Running {
+		if a := two.index.Resolve(id); a.State != routing.Running {
 			return activation.ErrNotReady
 		}
 		return nil
 	})
 	n.cut()
 	x := &resolver{two.index, nil, two.readiness, two.own}
-	if a := x.Lookup(id); a.Availability != extproc.IDStarting {
-		t.Fatalf("before it was met it is %v", a.Availability)
+	if a := x.Lookup(id); a.State != routing.Starting {
+		t.Fatalf("before it was met it is %v", a.State)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -87,8 +86,8 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		calls[1].Sandbox != calls[0].Sandbox || calls[1].Template != calls[0].Template {
 		t.Errorf("sandboxd was told %+v", calls)
 	}
-	if a := x.Lookup(id); a.Availability != extproc.IDReachable || two.cache.Get(id) == nil {
-		t.Errorf("it is %v, route %+v", a.Availability, two.cache.Get(id))
+	if a := x.Lookup(id); a.State != routing.Running || two.cache.Get(id) == nil {
+		t.Errorf("it is %v, route %+v", a.State, two.cache.Get(id))
 	}
 	other := w.request(id, "other")
 	if err := (activator{Activator: two.activator}).Activate(ctx, other); err == nil {

@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // ownWrites are this gateway's own writes to sandboxes that its watch may not have
@@ -14,7 +14,7 @@ type ownWrites struct {
 }
 
 // Correct changes the answer of the index where this gateway's own writes are newer.
-func (o ownWrites) Correct(a index.Answer) index.Answer {
+func (o ownWrites) Correct(a routing.Answer) routing.Answer {
 	return o.pauser.Correct(o.endings.Correct(a))
 }
 

@@ -13,10 +13,9 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/extproc"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -31,7 +30,7 @@ func made(t *testing.T) (w *world, d *sandboxd, g, other *gateway, id string) {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, "the other gateway to see it run", func() error {
-		if a := other.index.Resolve(n.ID); a.State != index.Running {
+		if a := other.index.Resolve(n.ID); a.State != routing.Running {
 			return fmt.Errorf("it is %s", a.State)
 		}
 		return nil
@@ -40,14 +39,14 @@ func made(t *testing.T) (w *world, d *sandboxd, g, other *gateway, id string) {
 }
 
 // lookup is what a gateway's index, corrected, tells a request for the sandbox.
-func (g *gateway) lookup(id string) extproc.Availability {
-	return (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id).Availability
+func (g *gateway) lookup(id string) routing.State {
+	return (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id).State
 }
 
 // route activates the sandbox as a request that finds it starting does.
 func (g *gateway) route(t *testing.T, w *world, id string) error {
 	t.Helper()
-	return activator{g.activator, g.own.pauser}.Activate(t.Context(), extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
+	return activator{g.activator, g.own.pauser}.Activate(t.Context(), routing.Request{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
 }
 
 // A pause takes the route and the end away before the freezer is asked; a resume gives
@@ -65,11 +64,11 @@ func TestPauseAndResume(t *testing.T) {
 	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d]", s.Generation-1, s.Generation) {
 		t.Errorf("the freezer was asked to %s", got)
 	}
-	if a := g.lookup(id); a != extproc.IDPaused || g.cache.Get(id) != nil {
+	if a := g.lookup(id); a != routing.Paused || g.cache.Get(id) != nil {
 		t.Errorf("the gateway that paused it says %v, its route is %v", a, g.cache.Get(id))
 	}
 	kubetest.Eventually(t, "the other gateway to see it", func() error {
-		if a := other.lookup(id); a != extproc.IDPaused {
+		if a := other.lookup(id); a != routing.Paused {
 			return fmt.Errorf("it is %v", a)
 		}
 		return nil
@@ -103,7 +102,7 @@ func TestPauseAndResume(t *testing.T) {
 	for what, g := range map[string]*gateway{"this gateway": g, "the other": other} {
 		asks := map[bool]int{true: 1, false: 0}[what == "this gateway"]
 		kubetest.Eventually(t, what+" to see it", func() error {
-			if a := g.lookup(id); a != extproc.IDStarting {
+			if a := g.lookup(id); a != routing.MaybeFrozen {
 				return fmt.Errorf("it is %v", a)
 			}
 			return nil
@@ -137,7 +136,7 @@ func TestAwakeByStatus(t *testing.T) {
 	if err := w.c.Status().Update(ctx, s); err != nil {
 		t.Fatal(err)
 	}
-	see := func(want extproc.Availability) {
+	see := func(want routing.State) {
 		t.Helper()
 		kubetest.Eventually(t, "the gateway to see it", func() error {
 			if a := g.lookup(id); a != want {
@@ -146,7 +145,7 @@ func TestAwakeByStatus(t *testing.T) {
 			return nil
 		})
 	}
-	see(extproc.IDReachable)
+	see(routing.Running)
 	before := len(d.carriedOut())
 	if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before {
 		t.Errorf("%v, the route is %v, the freezer was asked to %v", err, g.cache.Get(id), d.carriedOut())
@@ -154,7 +153,7 @@ func TestAwakeByStatus(t *testing.T) {
 	if _, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true); err != nil {
 		t.Fatal(err)
 	}
-	see(extproc.IDStarting)
+	see(routing.MaybeFrozen)
 	if r := g.cache.Get(id); r != nil {
 		t.Errorf("the route is %v", r)
 	}
@@ -268,7 +267,7 @@ func TestWake(t *testing.T) {
 	was, begun := w.sandbox(n.ID), time.Now()
 	wake := func(at *gateway, uid types.UID) error {
 		return activator{at.activator, at.own.pauser}.Activate(t.Context(),
-			extproc.ActivationRequest{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: uid})
+			routing.Request{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: routing.Resume{UID: uid}})
 	}
 	if err := wake(g, "another"); err != nil || !w.sandbox(n.ID).Spec.Paused {
 		t.Errorf("for another sandbox: %v, and it is resumed", err)
@@ -302,7 +301,7 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
-	r := extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: true, UID: w.sandbox(id).UID}
+	r := routing.Request{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: routing.Resume{UID: w.sandbox(id).UID}}
 	if err := (activator{g.activator, g.own.pauser}).Activate(t.Context(), r); err != nil {
 		t.Error(err)
 	}
@@ -323,7 +322,7 @@ func TestPauseOfThePool(t *testing.T) {
 	first, second := kubetest.Name("first"), w.new(newID())
 	second.Pool = "resting"
 	w.pod("resting", w.sandboxd().addr, nil)
-	err := activator{g.activator, g.own.pauser}.Activate(ctx, extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
+	err := activator{g.activator, g.own.pauser}.Activate(ctx, routing.Request{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +350,7 @@ func TestPauseOfThePool(t *testing.T) {
 		t.Errorf("it was written; the freezer was asked to %v", d.carriedOut())
 	}
 	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), restapi.ErrNotRunning)
-	r := extproc.ActivationRequest{ID: first, Namespace: w.ns, Pool: "resting", Resume: true, UID: s.UID}
+	r := routing.Request{ID: first, Namespace: w.ns, Pool: "resting", Resume: routing.Resume{UID: s.UID}}
 	if err := (activator{g.activator, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
 		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // errNoStore: a sandbox that hibernates cannot be restored here.
@@ -19,7 +20,7 @@ var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkp
 // activation.Options.Fits.
 func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
 	if g.paused == nil {
-		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, errNoStore)
+		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, errNoStore)
 	}
 	return g.paused.Fits(ctx, s, pod)
 }

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
-func (w *world) request(id, pool string) extproc.ActivationRequest {
-	return extproc.ActivationRequest{ID: id, Namespace: w.ns, Pool: pool}
+func (w *world) request(id, pool string) routing.Request {
+	return routing.Request{ID: id, Namespace: w.ns, Pool: pool}
 }
 
 // A first request initialises sandboxd, with the token and nothing else, before
@@ -41,8 +41,8 @@ func TestFirstRequestInitialises(t *testing.T) {
 		t.Error("there is no route")
 	}
 	w.follows(two, id, d, 2)
-	if a := (&resolver{one.index, nil, one.readiness, one.own}).Lookup(id); a.Availability != extproc.IDReachable {
-		t.Errorf("the gateway that initialised it finds it %v", a.Availability)
+	if a := (&resolver{one.index, nil, one.readiness, one.own}).Lookup(id); a.State != routing.Running {
+		t.Errorf("the gateway that initialised it finds it %v", a.State)
 	}
 }
 
@@ -51,16 +51,16 @@ func TestFirstRequestInitialises(t *testing.T) {
 func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 	w.t.Helper()
 	kubetest.Eventually(w.t, "the index to show the pod", func() error {
-		if a := g.index.Resolve(id); a.State != index.Running {
+		if a := g.index.Resolve(id); a.State != routing.Running {
 			return activation.ErrNotReady
 		}
 		return nil
 	})
 	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness, g.own}
-	if a := x.Lookup(id); a.Availability != extproc.IDStarting || a.Route != nil {
+	if a := x.Lookup(id); a.State != routing.Starting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is %+v", a)
 	}
-	if a, err := x.Resolve(w.t.Context(), id, "a"); err != nil || a.Availability != extproc.IDStarting || a.Route != nil {
+	if a, err := x.Resolve(w.t.Context(), id, "a"); err != nil || a.State != routing.Starting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
 	}
 	for range 2 {
@@ -71,7 +71,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 	if calls := d.calls(); len(calls) != times {
 		w.t.Errorf("it was initialised %d times, want %d", len(calls), times)
 	}
-	if a := x.Lookup(id); a.Availability != extproc.IDReachable || a.Route == nil {
+	if a := x.Lookup(id); a.State != routing.Running || a.Route == nil {
 		w.t.Errorf("after it was initialised it is %+v", a)
 	}
 	if g.cache.Get(id) == nil {
@@ -114,7 +114,7 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 	id := newID()
 	w.claimed(id, d.addr)
 	g := w.gateway()
-	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id); a.Availability != extproc.IDReachable {
+	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id); a.State != routing.Running {
 		t.Errorf("it is %+v", a)
 	}
 	if err := (activator{Activator: g.activator}).Activate(t.Context(), w.request(id, "base")); err != nil {
@@ -135,7 +135,7 @@ func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	r := w.request(id, "base")
 	r.New = true
 	err := (activator{Activator: g.activator}).Activate(t.Context(), r)
-	wantError(t, "Activate", err, extproc.ErrNotFound)
+	wantError(t, "Activate", err, routing.ErrUnusable)
 	if e := w.sandbox(id).Spec.End; e == nil || e.Reason != v1alpha1.EndFailed || e.Message == "" {
 		t.Errorf("the end is %+v", e)
 	}
@@ -178,7 +178,7 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 		w.log = slog.New(refusals)
 		g := w.gateway()
 		kubetest.Eventually(t, "the index to show the pod", func() error {
-			if a := g.index.Resolve(id); a.State != index.Running {
+			if a := g.index.Resolve(id); a.State != routing.Running {
 				return activation.ErrNotReady
 			}
 			return nil

@@ -16,14 +16,15 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // keyOfWorld is an API key of a world's namespace.
 type keyOfWorld struct{ ns string }
 
-func (k keyOfWorld) Verify(context.Context, string) (restapi.KeyOwner, error) {
-	return restapi.KeyOwner{Team: "team", Namespace: k.ns, KeyID: "key"}, nil
+func (k keyOfWorld) Verify(context.Context, string) (routing.KeyOwner, error) {
+	return routing.KeyOwner{Team: "team", Namespace: k.ns, KeyID: "key"}, nil
 }
 
 // rest asks the REST API of a gateway.

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -32,7 +32,7 @@ func TestARestoredEtcd(t *testing.T) {
 	w := newWorldOn(t, p.Client, ns.Name)
 	g := w.gatewayWith(p.Config, func(o *Options) { o.RenewEvery, o.LeaseDuration = time.Second, time.Minute })
 	p.Backup(t)
-	knows := func(id string, want index.State) {
+	knows := func(id string, want routing.State) {
 		t.Helper()
 		kubetest.Eventually(t, fmt.Sprintf("%s to be %v", id, want), func() error {
 			if got := g.index.Resolve(id).State; got != want || !g.member.Held() {
@@ -52,7 +52,7 @@ func TestARestoredEtcd(t *testing.T) {
 		}
 	}
 	last := w.pod("base", "10.0.0.9", nil) // the pod watch comes so far
-	knows("lost", index.NoPod)
+	knows("lost", routing.NoPod)
 	kubetest.Eventually(t, "the pod to be seen", func() error {
 		rv := strconv.FormatUint(g.index.PodRV(), 10)
 		if order, err := resourceversion.CompareResourceVersion(rv, last.ResourceVersion); err != nil || order < 0 {
@@ -72,7 +72,7 @@ func TestARestoredEtcd(t *testing.T) {
 	ended := guard(t, p)
 
 	p.Restore(t)
-	knows("lost", index.Unknown)
+	knows("lost", routing.Unknown)
 	if g.cache.Get("lost") != nil {
 		t.Error("a route of before is kept")
 	}
@@ -84,7 +84,7 @@ func TestARestoredEtcd(t *testing.T) {
 	if err := w.c.Create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
-	knows("made", index.NoPod)
+	knows("made", routing.NoPod)
 	fence := routecache.Fence{Addr: netip.MustParseAddr("10.0.0.9"), RV: now + 1_000_000}
 	if err := g.cache.Fence(t.Context(), []routecache.Fence{fence}); err != nil {
 		t.Fatal(err)

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -156,11 +156,11 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r != nil {
 		t.Errorf("it is still routed to: %+v", r)
 	}
-	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(n.ID); a.Availability != extproc.IDEnded {
-		t.Errorf("right after its end it is %v", a.Availability)
+	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(n.ID); a.State != routing.Ended {
+		t.Errorf("right after its end it is %v", a.State)
 	}
-	behind := index.Answer{State: index.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
-	if a := g.own.Correct(behind); a.State != index.Ended || a.Route != nil {
+	behind := routing.Answer{State: routing.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}
+	if a := g.own.Correct(behind); a.State != routing.Ended || a.Route != nil {
 		t.Errorf("an index that is behind is believed: %+v", a)
 	}
 	if e := w.sandbox(n.ID).Spec.End; e == nil || e.Reason != v1alpha1.EndReleased {

@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 // snapshotStore is where this gateway keeps snapshots: their backend and its folder; nil without
@@ -33,7 +34,7 @@ func (g *gateway) openSnapshots(c client.Client, live *index.Live, a *sandboxdcl
 		return nil, fmt.Errorf("checkpoint folder: %w", err)
 	}
 	return &snapshotStore{folder, files.New(files.Options{
-		API: c, Live: live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: quota{}.Exceeded,
+		API: c, Live: live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: kubeclient.QuotaExceeded,
 		Place: limits.NewArchives(g.limits).Wait,
 		Limits: func(namespace string) files.Limits {
 			l := g.limits.Of(namespace)

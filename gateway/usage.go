@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // usage adapts the registry of use to extproc.Activity and controlplane.ActivitySource.
@@ -17,7 +17,7 @@ type usage struct {
 // claimIndex says which claim is a sandbox's. The index satisfies it.
 type claimIndex interface {
 	Synced() bool
-	Resolve(id string) index.Answer
+	Resolve(id string) routing.Answer
 }
 
 // StreamEnded implements extproc.Activity. Envoy's times are of the wall clock and stamps
@@ -44,7 +44,7 @@ func (u usage) mayLive(id, claim string) bool {
 		return true
 	}
 	a := u.index.Resolve(id)
-	return a.ClaimID == claim && a.State != index.Ended
+	return a.ClaimID == claim && a.State != routing.Ended
 }
 
 // LastActive implements controlplane.ActivitySource.
@@ -67,12 +67,12 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 // sandbox as ended: one that the index does not show yet may be in use.
 func (u usage) Remember(seen []controlplane.Sighting, used []controlplane.Activity) {
 	for _, s := range seen {
-		if u.index.Resolve(s.SandboxID).State != index.Ended {
+		if u.index.Resolve(s.SandboxID).State != routing.Ended {
 			u.RememberSeen(inuse.Sighting{ID: s.SandboxID, Claim: s.ClaimID, Age: s.Age, Generation: s.Generation})
 		}
 	}
 	for _, a := range used {
-		if u.index.Resolve(a.SandboxID).State != index.Ended {
+		if u.index.Resolve(a.SandboxID).State != routing.Ended {
 			u.Stamp(a.SandboxID, a.ClaimID).Touch(u.Now() - max(a.Age, 0).Nanoseconds())
 		}
 	}

@@ -6,24 +6,24 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // fakeClaims is an index of one claim a sandbox.
 type fakeClaims struct {
 	synced bool
-	of     map[string]index.Answer
+	of     map[string]routing.Answer
 }
 
-func (f fakeClaims) Synced() bool                   { return f.synced }
-func (f fakeClaims) Resolve(id string) index.Answer { return f.of[id] }
+func (f fakeClaims) Synced() bool                     { return f.synced }
+func (f fakeClaims) Resolve(id string) routing.Answer { return f.of[id] }
 
 // Envoy tells of a stream when it has ended, which may be long after its claim was
 // over: when more claims have ended since than the registry remembers.
 func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 	const claims = 20_000
-	known := fakeClaims{true, map[string]index.Answer{}}
+	known := fakeClaims{true, map[string]routing.Answer{}}
 	u := usage{inuse.NewRegistry(nil), known}
 	id := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range claims {
@@ -31,9 +31,9 @@ func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 		u.ClaimEnded(id(i), "c")
 		switch i % 3 { // its record stays, it has another claim by now, or it is forgotten
 		case 0:
-			known.of[id(i)] = index.Answer{State: index.Ended, ClaimID: "c"}
+			known.of[id(i)] = routing.Answer{State: routing.Ended, ClaimID: "c"}
 		case 1:
-			known.of[id(i)] = index.Answer{State: index.Running, ClaimID: "next"}
+			known.of[id(i)] = routing.Answer{State: routing.Running, ClaimID: "next"}
 		}
 	}
 	for i := range claims {
@@ -47,7 +47,7 @@ func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 // A stream that the process before this one began counts as use, though no request
 // of this one has met its claim; so it does while the index has not listed.
 func TestStreamOfTheProcessBefore(t *testing.T) {
-	live := map[string]index.Answer{"s": {State: index.Running, ClaimID: "c"}}
+	live := map[string]routing.Answer{"s": {State: routing.Running, ClaimID: "c"}}
 	for name, known := range map[string]fakeClaims{"known": {true, live}, "before the first list": {}} {
 		t.Run(name, func(t *testing.T) {
 			u := usage{inuse.NewRegistry(nil), known}
@@ -64,8 +64,8 @@ func TestStreamOfTheProcessBefore(t *testing.T) {
 // of a claim that the index does not show yet: its use at a gateway that is gone is known here
 // alone. Not so of sandboxes that have ended.
 func TestRememberedForTheNextController(t *testing.T) {
-	u := usage{inuse.NewRegistry(nil), fakeClaims{true, map[string]index.Answer{
-		"s": {State: index.Running, ClaimID: "c"}, "over": {State: index.Ended, ClaimID: "c"},
+	u := usage{inuse.NewRegistry(nil), fakeClaims{true, map[string]routing.Answer{
+		"s": {State: routing.Running, ClaimID: "c"}, "over": {State: routing.Ended, ClaimID: "c"},
 	}}}
 	var seen []controlplane.Sighting
 	var used []controlplane.Activity

@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Section returns the section of this package.
@@ -78,7 +79,7 @@ func filled(ctx context.Context, f fleet) (float64, error) {
 		return 0, err
 	}
 	after := heap()
-	if a := x.Resolve(sandboxID(0)); f.sandboxes > 0 && a.State != index.Running {
+	if a := x.Resolve(sandboxID(0)); f.sandboxes > 0 && a.State != routing.Running {
 		return 0, fmt.Errorf("the index says of a sandbox that it is %v", a.State)
 	}
 	cancel()

@@ -20,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Options of a server.
@@ -64,23 +65,23 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 // nothing implements the parts of the server that a hit never calls.
 type nothing struct{}
 
-func (nothing) Lookup(string) extproc.Resolution { return extproc.Resolution{} }
+func (nothing) Lookup(string) routing.Answer { return routing.Answer{} }
 
-func (nothing) Resolve(context.Context, string, string) (extproc.Resolution, error) {
-	return extproc.Resolution{}, nil
+func (nothing) Resolve(context.Context, string, string) (routing.Answer, error) {
+	return routing.Answer{}, nil
 }
 
-func (nothing) Activate(context.Context, extproc.ActivationRequest) error {
-	return extproc.ErrNotFound
+func (nothing) Activate(context.Context, routing.Request) error {
+	return routing.ErrNotFound
 }
 
-func (nothing) Verify(context.Context, string) (extproc.KeyOwner, error) {
-	return extproc.KeyOwner{}, extproc.ErrBadKey
+func (nothing) Verify(context.Context, string) (routing.KeyOwner, error) {
+	return routing.KeyOwner{}, routing.ErrBadKey
 }
 
-func (nothing) Wait(string, string, bool) (func(), error) { return nil, extproc.ErrParkingFull }
+func (nothing) Wait(string, string, bool) (func(), error) { return nil, routing.ErrParkingFull }
 
-func (nothing) Await(context.Context, string, string) error { return extproc.ErrNotFound }
+func (nothing) Await(context.Context, string, string) error { return routing.ErrNotFound }
 
 func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool)      { return "", false }
 func (nothing) Reach(string, string) v1alpha1.FirstRequestReach              { return v1alpha1.ReachPublic }

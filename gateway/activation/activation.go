@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // lateGrace is how long a request waits after its deadline for the error of its activation,
@@ -66,15 +67,15 @@ var errReadAgain = errors.New("read the sandbox again")
 //     written or the sandbox was read. A refused Put is no error: the caller resolves
 //     again. Without a Ready nothing happens between the claim and the Put.
 //
-// A request with Make has an activation of its own, with a Ready of its own, which ends
+// A create has an activation of its own, with a Ready of its own, which ends
 // with the request: it makes a sandbox whose ID no other process knows yet. If it fails,
 // its caller ends the sandbox that may have been made (Make.Tried).
 //
 // An activation whose requests have no MayClaim never enters claiming: instead it ends with
-// ErrExists. It may send the claim PATCH for an owner, which was allowed to claim.
+// routing.ErrExists. It may send the claim PATCH for an owner, which was allowed to claim.
 type activation struct {
 	a *Activator
-	Request
+	request
 	deadline time.Time // of the request that began the activation
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -102,9 +103,9 @@ type activation struct {
 	rereads *wait.Backoff
 }
 
-func newActivation(a *Activator, r Request) *activation {
+func newActivation(a *Activator, r request) *activation {
 	act := &activation{
-		a: a, Request: r, deadline: r.Deadline,
+		a: a, request: r, deadline: r.Deadline,
 		changed: make(chan struct{}, 1), done: make(chan struct{}),
 		rereads: backoff.Doubling(rereadMin, retryMax),
 	}
@@ -117,14 +118,14 @@ func newActivation(a *Activator, r Request) *activation {
 // have activations of their own. So an activation that may not claim does not hold up a
 // request that may, and a request that may not claim learns at once that there is no binding
 // to follow. Each activation follows a binding that another one writes.
-func (act *activation) serves(r Request) bool {
+func (act *activation) serves(r request) bool {
 	r.Deadline = act.Deadline
-	return act.Request == r
+	return act.request == r
 }
 
 // errorAtDeadline returns the error for a request whose deadline has come. It is the
 // activation's own error if the activation ends by the same deadline.
-func (act *activation) errorAtDeadline(r Request) error {
+func (act *activation) errorAtDeadline(r request) error {
 	if !act.deadline.After(r.Deadline) {
 		t := time.NewTimer(lateGrace)
 		defer t.Stop()
@@ -135,7 +136,7 @@ func (act *activation) errorAtDeadline(r Request) error {
 		}
 	}
 	if act.waiting.Load() != nil {
-		return retry(ErrNoCapacity)
+		return retry(routing.ErrNoCapacity)
 	}
 	return ErrNotReady
 }
@@ -148,7 +149,7 @@ func (act *activation) run() {
 		err = nil
 	}
 	if stopping := act.a.remove(act); stopping && err != nil {
-		err = retry(ErrShutdown)
+		err = retry(routing.ErrDraining)
 	}
 	act.err = err
 	close(act.done)
@@ -173,7 +174,7 @@ func (act *activation) activate() error {
 		if err != nil {
 			return err
 		}
-		if s.Spec.Paused && !act.Resume.resumes(s) { // the caller resolves again, and finds it paused
+		if s.Spec.Paused && !act.resumes(s) { // the caller resolves again, and finds it paused
 			return nil
 		}
 		if s.Spec.Binding == nil {
@@ -209,11 +210,11 @@ func (act *activation) admit(s *v1alpha1.Sandbox) error {
 	case s.Spec.Namespace != act.Namespace, s.Spec.Env != act.Env, act.Env == "" && s.Spec.Pool != act.Pool, s.Spec.Team != act.Team:
 		return ErrOtherTenant
 	case s.Spec.End != nil, s.DeletionTimestamp != nil:
-		return ErrEnded
+		return routing.ErrEnded
 	case act.Make != nil && s.Spec.FirstRequest:
-		return ErrExists
+		return routing.ErrExists
 	case act.Make == nil && act.New && (!s.Spec.FirstRequest || s.Spec.Binding == nil && s.UID != act.underWay):
-		return ErrExists
+		return routing.ErrExists
 	}
 	return nil
 }
@@ -228,15 +229,15 @@ func (act *activation) claim(s *v1alpha1.Sandbox) error {
 func (act *activation) claimWith(b *binder) error {
 	switch {
 	case !act.MayClaim:
-		return ErrExists
+		return routing.ErrExists
 	case act.Env != "":
 		return act.claimOfEnv(b, act.Env)
 	}
 	return act.claimFrom(b, act.Pool, nil, nil)
 }
 
-// errQueueFull: the queue of the pool's scheduler is full. It is an ErrNoCapacity too.
-var errQueueFull = fmt.Errorf("%w: the pool's queue is full", ErrNoCapacity)
+// errQueueFull: the queue of the pool's scheduler is full. It is an routing.ErrNoCapacity too.
+var errQueueFull = fmt.Errorf("%w: the pool's queue is full", routing.ErrNoCapacity)
 
 // claimFrom is claim from one pool. It calls joined, if that is not nil, as soon as the
 // request is in the pool's queue. While the request waits for a pod it calls shouldLeave, if
@@ -244,7 +245,7 @@ var errQueueFull = fmt.Errorf("%w: the pool's queue is full", ErrNoCapacity)
 func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLeave func() bool) error {
 	scheduler, ok := act.a.o.Schedulers(act.Namespace, pool)
 	if !ok {
-		return ErrPoolNotFound
+		return routing.ErrPoolNotFound
 	}
 	until, _ := act.ctx.Deadline()
 	queued, leave := context.WithCancel(act.ctx)
@@ -327,7 +328,7 @@ func (act *activation) finishResumed(claimID string, pod *corev1.Pod) error {
 // that failed. While the pool has idle pods only a change in the index makes it read, so
 // that a burst of requests that wait for their turn costs no reads.
 //
-// It leaves it with a NoStartError when no pod could have started for noStartPatience.
+// It leaves it with a routing.NoStartError when no pod could have started for noStartPatience.
 //
 // awaitClaim also leaves the queue when shouldLeave says so; moves is true then. It calls
 // shouldLeave while the activation has no pod, also after it has lost one: the scheduler
@@ -358,7 +359,7 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, pool string
 		case time.Since(noStartSince) >= noStartPatience:
 			leave()
 			if result = <-results; errors.Is(result.Err, context.Canceled) && act.ctx.Err() == nil {
-				result.Err = retry(&NoStartError{reason})
+				result.Err = retry(&routing.NoStartError{Reason: reason})
 			}
 			return result, false
 		}

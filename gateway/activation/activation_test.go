@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -127,7 +128,7 @@ func TestMoreIDsThanPods(t *testing.T) {
 		switch {
 		case err == nil:
 			served++
-		case !errors.Is(err, ErrNoCapacity) || !errors.As(err, &again) || again.RetryAfter() <= 0:
+		case !errors.Is(err, routing.ErrNoCapacity) || !errors.As(err, &again) || again.RetryAfter() <= 0:
 			t.Error(err)
 		}
 	}
@@ -163,7 +164,7 @@ func TestSandboxWithoutPodIsBound(t *testing.T) {
 	g := w.gateway(w.c)
 	id := kubetest.Name("lazy")
 	w.make(id, func(s *v1alpha1.SandboxSpec) { s.Network.Private = true })
-	g.fails(t, w.request(id, true, 10*time.Second), ErrExists) // the request must be authorised as one for an existing sandbox
+	g.fails(t, w.request(id, true, 10*time.Second), routing.ErrExists) // the request must be authorised as one for an existing sandbox
 	g.activates(t, w.request(id, false, 10*time.Second))
 	pod := w.backed(id)
 	if r := g.cache.Get(id); r == nil || !r.Private || r.TokenUID == nil || *r.TokenUID != w.sandbox(id).UID || r.PodUID != string(pod.UID) {
@@ -182,8 +183,8 @@ func TestWhatIsNotActivated(t *testing.T) {
 	if err := w.c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	g.fails(t, w.request(ended, true, patience), ErrEnded)
-	g.fails(t, w.request(ended, false, patience), ErrEnded)
+	g.fails(t, w.request(ended, true, patience), routing.ErrEnded)
+	g.fails(t, w.request(ended, false, patience), routing.ErrEnded)
 
 	other := kubetest.Name("other")
 	w.make(other, func(s *v1alpha1.SandboxSpec) { s.Namespace = "elsewhere"; s.FirstRequest = true })
@@ -192,7 +193,7 @@ func TestWhatIsNotActivated(t *testing.T) {
 
 	nowhere := w.request(kubetest.Name("x"), true, patience)
 	nowhere.Pool = "none"
-	g.fails(t, nowhere, ErrPoolNotFound)
+	g.fails(t, nowhere, routing.ErrPoolNotFound)
 	g.activates(t, w.request(kubetest.Name("gone"), false, patience)) // succeeds: the caller resolves again
 	for _, p := range w.pods() {
 		if v1alpha1.PhaseOf(&p) != v1alpha1.PodIdle {

@@ -15,59 +15,30 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
-// Defaults of Options and Request.
-const (
-	DefaultPatience = 30 * time.Second
-)
+// DefaultPatience is the time of a request that has no deadline.
+const DefaultPatience = 30 * time.Second
 
-// Request asks that a sandbox gets a running pod. The caller has authorised it.
-type Request struct {
-	ID string
-	// Namespace, Pool and Team are those of the sandbox to be made, or those that the caller
-	// knows of an existing sandbox.
-	Namespace, Pool, Team string
-	// Env is the env of the sandbox; empty if it has none. If it is set, Pool is ignored, and
-	// any pool that is a member of the env may give the pod.
-	Env string
-	// New: the gateway knows no sandbox of this ID; make it.
-	New bool
-	// MayClaim: a pod may be claimed for the sandbox if it has no binding, or its
-	// binding's pod is lost. Without MayClaim the request can only wait for a claim that
-	// another request has begun; ErrExists says that there is none. New implies MayClaim.
-	MayClaim bool
-	// Resume, with MayClaim, resumes a sandbox that hibernates.
-	Resume Resume
-	// Make, with New, says what is made if the request is not a first request but a create of
-	// the REST API. Activate then returns when its activation is over, also if ctx was done
-	// long before.
+// request is a routing.Request, with what a create of the REST API makes; nil for a first
+// request.
+type request struct {
+	routing.Request
 	Make *Make
-	// Deadline is when the request is answered at the latest. Zero means the
-	// context's, else DefaultPatience from now.
-	Deadline time.Time
-}
-
-// Resume says which sandbox is to be resumed if it hibernates; the zero value names none.
-// Only a request with its Resume resumes it. The write that binds the sandbox to a pod also
-// resumes it, so that a sandbox for which there is no pod goes on hibernating.
-type Resume struct {
-	UID types.UID
-	// Lifetime is how long the sandbox is to run from then on; 0 means without an end time.
-	Lifetime time.Duration
 }
 
 // resumes reports whether the sandbox is the one to be resumed, and hibernates.
-func (r Resume) resumes(s *v1alpha1.Sandbox) bool {
-	return r.UID != "" && r.UID == s.UID && v1alpha1.Hibernated(s)
+func (r request) resumes(s *v1alpha1.Sandbox) bool {
+	return r.Resume.UID != "" && r.Resume.UID == s.UID && v1alpha1.Hibernated(s)
 }
 
 // endAt returns the end time of a sandbox that is resumed now; nil if it gets none.
-func (r Resume) endAt() *metav1.Time {
-	if r.Lifetime == 0 {
+func (r request) endAt() *metav1.Time {
+	if r.Resume.Lifetime == 0 {
 		return nil
 	}
-	return v1alpha1.EndAfter(time.Now(), r.Lifetime)
+	return v1alpha1.EndAfter(time.Now(), r.Resume.Lifetime)
 }
 
 // Options of an Activator. Client, Schedulers, Cache and Stamp are required.
@@ -143,9 +114,23 @@ func New(o Options) *Activator {
 
 // Activate gives a sandbox a running pod. It returns nil when the caller is to resolve the
 // request again: the route is in the cache then, or resolving shows how the sandbox has
-// changed. It fails with one of this package's errors, at the deadline at the latest, or
-// with ctx's error. If ctx ends early, the activation goes on.
-func (a *Activator) Activate(ctx context.Context, r Request) error {
+// changed. It fails with one of this package's errors or package routing's, at the deadline at
+// the latest, or with ctx's error. If ctx ends early, the activation goes on.
+//
+// A Resume resumes a sandbox that hibernates: the write that binds the sandbox to a pod also
+// resumes it, so that a sandbox for which there is no pod goes on hibernating.
+func (a *Activator) Activate(ctx context.Context, r routing.Request) error {
+	return a.activate(ctx, request{Request: r})
+}
+
+// Create is Activate for a create of the REST API, which makes the sandbox as m says. It
+// returns when its activation is over, also if ctx was done long before.
+func (a *Activator) Create(ctx context.Context, r routing.Request, m *Make) error {
+	r.New = true
+	return a.activate(ctx, request{r, m})
+}
+
+func (a *Activator) activate(ctx context.Context, r request) error {
 	start := time.Now()
 	if r.Deadline.IsZero() {
 		r.Deadline = start.Add(DefaultPatience)
@@ -162,7 +147,7 @@ func (a *Activator) Activate(ctx context.Context, r Request) error {
 	return err
 }
 
-func (a *Activator) wait(ctx context.Context, r Request) error {
+func (a *Activator) wait(ctx context.Context, r request) error {
 	late := time.NewTimer(time.Until(r.Deadline))
 	defer late.Stop()
 	for {
@@ -185,8 +170,8 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 		a.unpark()
 		// An activation ends at the deadline of the request that began it. A request that
 		// joined it later may have time left.
-		var noStart *NoStartError
-		outOfTime := errors.Is(err, ErrNoCapacity) && !errors.As(err, &noStart) || errors.Is(err, ErrNotReady)
+		var noStart *routing.NoStartError
+		outOfTime := errors.Is(err, routing.ErrNoCapacity) && !errors.As(err, &noStart) || errors.Is(err, ErrNotReady)
 		if outOfTime && act.deadline.Before(r.Deadline) && time.Now().Before(r.Deadline) {
 			continue
 		}
@@ -198,11 +183,11 @@ func (a *Activator) wait(ctx context.Context, r Request) error {
 }
 
 // park counts a request as waiting and returns the activation that it is to wait for.
-func (a *Activator) park(r Request) (*activation, error) {
+func (a *Activator) park(r request) (*activation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return nil, retry(ErrShutdown)
+		return nil, retry(routing.ErrDraining)
 	}
 	a.o.Metrics.parked.Inc()
 	for _, act := range a.activations[r.ID] {
@@ -261,7 +246,7 @@ func (a *Activator) Start(ctx context.Context) error {
 // NeedLeaderElection says that every gateway activates.
 func (a *Activator) NeedLeaderElection() bool { return false }
 
-// Shutdown refuses further requests, ends the waiting ones with ErrShutdown, and returns
+// Shutdown refuses further requests, ends the waiting ones with routing.ErrDraining, and returns
 // when all claims that had begun are over. Shut the schedulers down at the same time, or
 // their claims go on waiting.
 func (a *Activator) Shutdown() {

@@ -113,7 +113,7 @@ func (b *binder) checkBinding(ctx context.Context, want *v1alpha1.Binding) (done
 		return false, err
 	}
 	b.sandbox = s
-	if s.Spec.Paused && !b.Resume.resumes(s) {
+	if s.Spec.Paused && !b.resumes(s) {
 		return false, writes.ErrStale
 	}
 	switch has := s.Spec.Binding; {
@@ -160,10 +160,10 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 	}
 	switch {
 	case v1alpha1.Hibernated(b.sandbox):
-		p = writes.Rebind(p, b.sandbox, b.Resume.endAt())
+		p = writes.Rebind(p, b.sandbox, b.endAt())
 	case b.sandbox.Spec.Restore != nil: // the sandbox may have begun to hibernate again, which the generation shows
 		p = p.Test("/metadata/generation", b.sandbox.Generation)
-		if end := b.Resume.endAt(); end != nil && b.Resume.UID == b.sandbox.UID && b.sandbox.Spec.Timeouts.EndAt != nil {
+		if end := b.endAt(); end != nil && b.Resume.UID == b.sandbox.UID && b.sandbox.Spec.Timeouts.EndAt != nil {
 			p = p.Set("/spec/timeouts/endAt", end) // the lifetime counts from the binding with which the sandbox runs
 		}
 	}

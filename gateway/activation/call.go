@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -56,9 +57,9 @@ func conditionFailed(v writes.Verdict) bool {
 // finalError returns the package's error for a write or read that would fail again.
 func finalError(err error) error {
 	if writes.Judge(err) == writes.Forbidden {
-		return fmt.Errorf("%w: %w", ErrForbidden, err)
+		return forbidden(err)
 	}
-	return fmt.Errorf("%w: %w", ErrInvalid, err)
+	return invalid(err)
 }
 
-func unavailable(err error) error { return retry(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
+func unavailable(err error) error { return retry(fmt.Errorf("%w: %w", routing.ErrUnavailable, err)) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -95,7 +96,7 @@ func TestSandboxEndsWhileWaitingForAPod(t *testing.T) {
 	if err := w.c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; !errors.Is(err, ErrEnded) {
+	if err := <-done; !errors.Is(err, routing.ErrEnded) {
 		t.Errorf("%v, want ErrEnded", err)
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/kubeclient"
+	"github.com/sandlane/sandlane/routing"
 )
 
-// The errors of Activate. Test for them with errors.Is. The table lists what can happen to
+// Activate fails with errors of package routing, and with these two. The table lists what can happen to
 // an activation, and the error with which the activation ends or what it does; "read" means
 // to read the sandbox again:
 //
@@ -35,7 +37,7 @@ import (
 //	binding write: refused, although    wait, then write again: 50 ms, doubled up to
 //	its conditions hold                 a second
 //	write or read: 429                  wait as long as Retry-After says
-//	write: invalid, forbidden           ErrInvalid, ErrForbidden
+//	write: invalid, forbidden           ErrInvalid, ErrNotPermitted
 //	API server away until the deadline  ErrUnavailable
 //	claim failed, bound pod known lost  binding removed, testing its claim ID
 //	claim failed, but this or another   binding stays; the next request follows it
@@ -44,69 +46,31 @@ import (
 //	used yet
 //	bound pod carries the claim and     wait for the sandbox's end (its record says
 //	is ending                           how it ran), then ErrEnded
-//	Ready says EndSandbox               ErrUnusable; Ready, or the caller that set Make,
+//	Ready says EndSandbox               ErrUnusable; Ready, or the caller of Create,
 //	                                    ends the sandbox: nothing is routed to it
 //	Ready says FailRequest              ErrNotReady, and the next request tries again
 //	Ready fails otherwise               call Ready again; at the deadline ErrNotReady,
 //	                                    and the next request tries again
 //	claim is over before Ready is done  read
 //	deadline while following            ErrNotReady
-//	Shutdown                            ErrShutdown; claims under way are completed
+//	Shutdown                            ErrDraining; claims under way are completed
 //
 // A first-request sandbox whose activation failed before it ever had a pod is
 // left without a binding, for the next request or its startup timeout.
 var (
-	// ErrPoolNotFound: the pool does not exist, or was deleted meanwhile.
-	ErrPoolNotFound = errors.New("pool not found")
-	// ErrNoMember: no pool of the env exists yet.
-	ErrNoMember = errors.New("the env has no pool")
-	// ErrNoCapacity: no idle pod before the deadline, or no room in the queue.
-	ErrNoCapacity = errors.New("no idle pod")
-	// ErrEnded: the sandbox has ended, or is ending.
-	ErrEnded = errors.New("the sandbox has ended")
-	// ErrExists: the sandbox that was to be made exists. The caller must authorise the
-	// request again, by what the existing sandbox requires.
-	ErrExists = errors.New("the sandbox exists")
 	// ErrOtherTenant: the sandbox has another namespace, pool, env or team than the
-	// request. It is an ErrExists too.
-	ErrOtherTenant = fmt.Errorf("%w in another namespace, pool or team", ErrExists)
+	// request. It is an routing.ErrExists too.
+	ErrOtherTenant = fmt.Errorf("%w in another namespace, pool or team", routing.ErrExists)
 	// ErrNotReady: the sandbox is bound, but its pod did not run or was not ready in time. It
 	// is a context.DeadlineExceeded too.
 	ErrNotReady = fmt.Errorf("the sandbox did not start in time: %w", context.DeadlineExceeded)
-	// ErrNotRestorable: the sandbox's kept files cannot be restored in the idle pod, or not by
-	// this gateway. Nothing was written; the error that it wraps or is joined with says why.
-	ErrNotRestorable = errors.New("the sandbox's kept files cannot be restored")
-	// ErrUnusable: the claimed pod cannot be made ready for its sandbox.
-	ErrUnusable = errors.New("the sandbox's pod cannot be made ready")
-	// ErrUnavailable: the API server did not answer.
-	ErrUnavailable = errors.New("API server unavailable")
-	// ErrInvalid: the API server refuses the write of the sandbox or its pod as invalid.
-	ErrInvalid = errors.New("the sandbox is invalid")
-	// ErrForbidden: this gateway may not do what the activation needs.
-	ErrForbidden = errors.New("activation forbidden")
-	// ErrShutdown: the gateway is stopping.
-	ErrShutdown = errors.New("the gateway is stopping")
 )
-
-// NoStartError is the ErrNoCapacity of a pool, or of all pools of an env, none of whose pods can
-// start.
-type NoStartError struct {
-	// Reason is one word, as a node gave it (ErrImagePull); the client reads it.
-	Reason string
-}
-
-func (e *NoStartError) Error() string {
-	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
-}
-
-// Unwrap makes it an ErrNoCapacity.
-func (*NoStartError) Unwrap() error { return ErrNoCapacity }
 
 // errGone: a sandbox that existed does not exist any more; the caller resolves again.
 var errGone = errors.New("the sandbox is gone")
 
-// RetryError wraps an error after which the client may try again: ErrNoCapacity, ErrNoMember,
-// ErrParkingFull, ErrUnavailable or ErrShutdown.
+// RetryError wraps an error after which the client may try again: routing.ErrNoCapacity, routing.ErrNoMember,
+// ErrParkingFull, routing.ErrUnavailable or routing.ErrDraining.
 type RetryError struct {
 	Err   error
 	After time.Duration
@@ -132,13 +96,11 @@ var scheduleErrors = []struct {
 	from, to error
 	retry    bool // the client may try again: make it a RetryError
 }{
-	{schedule.ErrInvalid, ErrInvalid, false},
-	{schedule.ErrForbidden, ErrForbidden, false},
-	{schedule.ErrUnavailable, ErrUnavailable, true}, // before ErrDeadline, which can have it as its cause
-	{schedule.ErrThrottled, ErrUnavailable, true},
-	{schedule.ErrDeadline, ErrNoCapacity, true},
-	{schedule.ErrPoolGone, ErrPoolNotFound, false},
-	{schedule.ErrShutdown, ErrPoolNotFound, false}, // run returns ErrShutdown instead if the gateway stops
+	{schedule.ErrUnavailable, routing.ErrUnavailable, true}, // before ErrDeadline, which can have it as its cause
+	{schedule.ErrThrottled, routing.ErrUnavailable, true},
+	{schedule.ErrDeadline, routing.ErrNoCapacity, true},
+	{schedule.ErrPoolGone, routing.ErrPoolNotFound, false},
+	{schedule.ErrShutdown, routing.ErrPoolNotFound, false}, // run returns ErrDraining instead if the gateway stops
 }
 
 // fromSchedule returns the activation's error for a scheduler's error. Errors of this
@@ -146,6 +108,12 @@ var scheduleErrors = []struct {
 func fromSchedule(err error) error {
 	if isOurs(err) {
 		return err
+	}
+	switch {
+	case errors.Is(err, schedule.ErrInvalid):
+		return invalid(err)
+	case errors.Is(err, schedule.ErrForbidden):
+		return forbidden(err)
 	}
 	for _, m := range scheduleErrors {
 		if !errors.Is(err, m.from) {
@@ -160,8 +128,22 @@ func fromSchedule(err error) error {
 	return err
 }
 
+// invalid is a write or claim that was refused for what it asks for.
+func invalid(err error) error {
+	return fmt.Errorf("%w: %w", &routing.InvalidError{Reason: schedule.PublicReason(err)}, err)
+}
+
+// forbidden is a write or claim that the API server forbids this gateway, or a ResourceQuota
+// any.
+func forbidden(err error) error {
+	if kubeclient.QuotaExceeded(err) {
+		return fmt.Errorf("%w: %w", routing.ErrSandboxLimit, err)
+	}
+	return fmt.Errorf("%w: %w", routing.ErrNotPermitted, err)
+}
+
 func isOurs(err error) bool {
-	for _, own := range []error{ErrEnded, ErrExists, ErrUnavailable, ErrInvalid, ErrForbidden, errGone} {
+	for _, own := range []error{routing.ErrEnded, routing.ErrExists, routing.ErrUnavailable, routing.ErrInvalid, routing.ErrNotPermitted, routing.ErrSandboxLimit, errGone} {
 		if errors.Is(err, own) {
 			return true
 		}

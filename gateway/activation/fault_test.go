@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -131,7 +132,7 @@ func TestClaimThatIsOverWaitsForTheEnd(t *testing.T) {
 	if err := w.c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	g.fails(t, w.request(id, true, 3*time.Second), ErrEnded)
+	g.fails(t, w.request(id, true, 3*time.Second), routing.ErrEnded)
 }
 
 // An invalid claim stays invalid, whichever gateway sends it. One that is forbidden to
@@ -143,10 +144,10 @@ func TestBindingOfAFailedClaim(t *testing.T) {
 		err   error
 		stays bool
 	}{
-		{ErrInvalid, &apierrors.StatusError{ErrStatus: metav1.Status{
+		{routing.ErrInvalid, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Details: cause,
 		}}, false},
-		{ErrForbidden, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no")), true},
+		{routing.ErrNotPermitted, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no")), true},
 	} {
 		t.Run(tc.want.Error(), func(t *testing.T) {
 			w := newWorld(t)
@@ -188,7 +189,7 @@ func TestFollowersClaimSurvivesItsOwner(t *testing.T) {
 		return w.c.Get(t.Context(), client.ObjectKey{Name: id}, s)
 	})
 	w.gateway(w.c).activates(t, w.request(id, false, 10*time.Second))
-	if err := <-gaveUp; !errors.Is(err, ErrUnavailable) {
+	if err := <-gaveUp; !errors.Is(err, routing.ErrUnavailable) {
 		t.Errorf("the owner: %v", err)
 	}
 	owner.set.Shutdown() // waits until the owner's claim is over
@@ -200,7 +201,7 @@ func TestInvalidSandboxIsNotRetried(t *testing.T) {
 	w.idle(1)
 	g := w.gateway(w.c)
 	start := time.Now()
-	g.fails(t, w.request("Not_An_ID", true, 10*time.Second), ErrInvalid)
+	g.fails(t, w.request("Not_An_ID", true, 10*time.Second), routing.ErrInvalid)
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("took %v", d)
 	}
@@ -219,7 +220,7 @@ func TestAPIServerAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := w.gateway(faulty(w.c, func(client.Object, func() error) error { return err }))
 			for _, isNew := range []bool{true, false} {
-				got := g.fails(t, w.request(kubetest.Name("away"), isNew, time.Second), ErrUnavailable)
+				got := g.fails(t, w.request(kubetest.Name("away"), isNew, time.Second), routing.ErrUnavailable)
 				var again *RetryError
 				if !errors.As(got, &again) || again.RetryAfter() <= 0 {
 					t.Errorf("no Retry-After: %v", got)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // startingPod answers reads of a sandbox whose pod starts, and counts them.
@@ -43,7 +44,7 @@ func TestAStartIsNotPolled(t *testing.T) {
 		a := New(Options{Client: c, Cache: routecache.New(0)})
 		done := make(chan error, 1)
 		go func() {
-			done <- a.Activate(t.Context(), Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)})
+			done <- a.Activate(t.Context(), routing.Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)})
 		}()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -136,10 +137,10 @@ func TestShutdownEndsParking(t *testing.T) {
 	go func() { done <- g.Activate(t.Context(), w.request(kubetest.Name("a"), true, time.Minute)) }()
 	g.parks(t)
 	g.Shutdown()
-	if err := <-done; !errors.Is(err, ErrShutdown) {
+	if err := <-done; !errors.Is(err, routing.ErrDraining) {
 		t.Errorf("got %v", err)
 	}
-	g.fails(t, w.request(kubetest.Name("c"), true, time.Minute), ErrShutdown)
+	g.fails(t, w.request(kubetest.Name("c"), true, time.Minute), routing.ErrDraining)
 }
 
 func TestLaterRequestsHaveTheirOwnTime(t *testing.T) {
@@ -149,7 +150,7 @@ func TestLaterRequestsHaveTheirOwnTime(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- g.Activate(t.Context(), w.request(id, true, 300*time.Millisecond)) }()
 	go func() { done <- g.Activate(t.Context(), w.request(id, true, 30*time.Second)) }()
-	if err := <-done; !errors.Is(err, ErrNoCapacity) {
+	if err := <-done; !errors.Is(err, routing.ErrNoCapacity) {
 		t.Errorf("the short one: %v", err)
 	}
 	w.idle(1)
@@ -237,7 +238,7 @@ func TestFollowerReplacesAPodWithAnotherAddress(t *testing.T) {
 
 func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 	const patience = 20 * time.Second
-	follow := func(w *world, id string) Request {
+	follow := func(w *world, id string) routing.Request {
 		r := w.request(id, false, patience)
 		r.MayClaim = false
 		return r
@@ -248,7 +249,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		g := w.gateway(w.c)
 		id := kubetest.Name("lazy")
 		w.make(id, func(*v1alpha1.SandboxSpec) {})
-		g.fails(t, follow(w, id), ErrExists)
+		g.fails(t, follow(w, id), routing.ErrExists)
 		if s := w.sandbox(id); s.Spec.Binding != nil {
 			t.Errorf("binding %+v", s.Spec.Binding)
 		}
@@ -259,7 +260,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		g := w.gateway(w.c)
 		id := kubetest.Name("lost")
 		w.bindTo(id, v1alpha1.Binding{ClaimID: "c1", PodName: "none", PodUID: "none"})
-		g.fails(t, follow(w, id), ErrExists)
+		g.fails(t, follow(w, id), routing.ErrExists)
 		if s := w.sandbox(id); s.Spec.Binding.ClaimID != "c1" {
 			t.Errorf("binding %+v", s.Spec.Binding)
 		}
@@ -283,7 +284,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		go func() { done <- g.Activate(t.Context(), w.request(id, false, patience)) }()
 		g.queues(t, id)
 		start := time.Now()
-		g.fails(t, follow(w, id), ErrExists) // does not wait for the pod of the request that may
+		g.fails(t, follow(w, id), routing.ErrExists) // does not wait for the pod of the request that may
 		if d := time.Since(start); d > patience/2 {
 			t.Errorf("took %v", d)
 		}
@@ -303,7 +304,7 @@ func TestRequestThatMayNotClaimOnlyFollows(t *testing.T) {
 		g.parks(t)
 		g.activates(t, w.request(id, false, patience))
 		w.backed(id)
-		if err := <-done; err != nil && !errors.Is(err, ErrExists) {
+		if err := <-done; err != nil && !errors.Is(err, routing.ErrExists) {
 			t.Error(err)
 		}
 	})

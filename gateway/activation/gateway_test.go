@@ -17,6 +17,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -143,12 +144,12 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 }
 
 // request asks for a new sandbox, or for one that exists, and may claim.
-func (w *world) request(id string, isNew bool, patience time.Duration) Request {
-	return Request{ID: id, Namespace: w.ns, Pool: "pool", New: isNew, MayClaim: true, Deadline: time.Now().Add(patience)}
+func (w *world) request(id string, isNew bool, patience time.Duration) routing.Request {
+	return routing.Request{ID: id, Namespace: w.ns, Pool: "pool", New: isNew, MayClaim: true, Deadline: time.Now().Add(patience)}
 }
 
 // fails checks that activating ends with the error.
-func (g *gateway) fails(t *testing.T, r Request, want error) error {
+func (g *gateway) fails(t *testing.T, r routing.Request, want error) error {
 	t.Helper()
 	err := g.Activate(t.Context(), r)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
@@ -158,7 +159,7 @@ func (g *gateway) fails(t *testing.T, r Request, want error) error {
 }
 
 // activates checks that activating succeeds.
-func (g *gateway) activates(t *testing.T, r Request) { t.Helper(); g.fails(t, r, nil) }
+func (g *gateway) activates(t *testing.T, r routing.Request) { t.Helper(); g.fails(t, r, nil) }
 
 // parks waits until one request is parked.
 func (g *gateway) parks(t *testing.T) {

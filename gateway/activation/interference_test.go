@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -34,7 +35,7 @@ func (w *world) onFirstPatch(do func(patch func() error) error) client.Client {
 }
 
 // If a sandbox is ended between the read and the write of the binding, it stays ended, and
-// the request fails with ErrEnded.
+// the request fails with routing.ErrEnded.
 func TestEndedWhileItIsBound(t *testing.T) {
 	w := newWorld(t)
 	w.idle(1)
@@ -48,7 +49,7 @@ func TestEndedWhileItIsBound(t *testing.T) {
 		}
 		return patch()
 	}))
-	g.fails(t, w.request(id, false, 10*time.Second), ErrEnded)
+	g.fails(t, w.request(id, false, 10*time.Second), routing.ErrEnded)
 	if s := w.sandbox(id); s.Spec.Binding != nil {
 		t.Errorf("an ended sandbox is bound to %+v", s.Spec.Binding)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Known is what a gateway knows from its own watches of a sandbox whose pod runs. It is
@@ -47,7 +48,7 @@ func (act *activation) finishKnown() (done bool, err error) {
 		return true, nil
 	case act.ctx.Err() != nil:
 		return true, err
-	case errors.Is(err, ErrUnusable), errors.Is(err, ErrNotReady):
+	case errors.Is(err, routing.ErrUnusable), errors.Is(err, ErrNotReady):
 		act.knownFailed = true
 	}
 	return false, nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Member is a pool of an env, with what a claim needs to choose among them.
@@ -59,7 +61,7 @@ var errLeftQueue = errors.New("another member of the env is to serve")
 // sandbox before it joins another queue.
 func (act *activation) claimOfEnv(b *binder, env string) error {
 	tried := map[string]bool{}
-	last := retry(ErrNoMember)
+	last := retry(routing.ErrNoMember)
 	next, joined := act.nextMember(env, tried), func() {}
 	for next != "" {
 		to, arrived := "", func() {}
@@ -68,14 +70,14 @@ func (act *activation) claimOfEnv(b *binder, env string) error {
 			return to != ""
 		})
 		joined()
-		moves, closed := errors.Is(err, errLeftQueue), errors.Is(err, ErrPoolNotFound) || errors.Is(err, errQueueFull)
+		moves, closed := errors.Is(err, errLeftQueue), errors.Is(err, routing.ErrPoolNotFound) || errors.Is(err, errQueueFull)
 		if moves && !b.tried.Load() {
 			next, joined = to, arrived
 			continue
 		}
 		arrived() // the request does not move there: give the pod that is kept for it back
 		switch {
-		case b.tried.Load() && (moves || errors.Is(err, ErrPoolNotFound)):
+		case b.tried.Load() && (moves || errors.Is(err, routing.ErrPoolNotFound)):
 			if b.sandbox != nil {
 				act.underWay = b.sandbox.UID
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -117,8 +118,8 @@ func (w *world) idleOf(pool string, n int) {
 }
 
 // byEnv asks for a new sandbox of the env.
-func (w *world) byEnv(id string, patience time.Duration) Request {
-	return Request{ID: id, Namespace: w.ns, Env: "env", New: true, Deadline: time.Now().Add(patience)}
+func (w *world) byEnv(id string, patience time.Duration) routing.Request {
+	return routing.Request{ID: id, Namespace: w.ns, Env: "env", New: true, Deadline: time.Now().Add(patience)}
 }
 
 // from checks that the sandbox of the env is on a pod of the pool, and that pod and
@@ -250,13 +251,13 @@ func TestNextMember(t *testing.T) {
 		return nil
 	})
 	g.set.PoolChanged(w.ns, "b", false) // it goes while the request waits
-	if err := <-done; !errors.Is(err, ErrPoolNotFound) {
+	if err := <-done; !errors.Is(err, routing.ErrPoolNotFound) {
 		t.Errorf("no member is left: %v", err)
 	}
-	g.fails(t, w.byEnv(kubetest.Name("s"), time.Second), ErrNoMember)
+	g.fails(t, w.byEnv(kubetest.Name("s"), time.Second), routing.ErrNoMember)
 	r := w.byEnv(kubetest.Name("s"), time.Second)
 	r.Env = "none"
-	g.fails(t, r, ErrNoMember)
+	g.fails(t, r, routing.ErrNoMember)
 }
 
 // However many first requests an env gets at once, they wait in the queue of one member: each
@@ -270,7 +271,7 @@ func TestFloodFillsOneMember(t *testing.T) {
 		go func() { errs <- g.Activate(t.Context(), r) }()
 	}
 	for range cap(errs) {
-		if err := <-errs; !errors.Is(err, ErrNoCapacity) {
+		if err := <-errs; !errors.Is(err, routing.ErrNoCapacity) {
 			t.Errorf("answered with %v", err)
 		}
 		for key := range g.set.Waiting() {
@@ -289,16 +290,16 @@ func TestSandboxOfAnotherEnv(t *testing.T) {
 	id := kubetest.Name("s")
 	g.activates(t, w.byEnv(id, 20*time.Second))
 	g.activates(t, w.byEnv(id, 20*time.Second)) // again
-	for name, change := range map[string]func(*Request){
-		"another env":     func(r *Request) { r.Env = "other" },
-		"the member":      func(r *Request) { r.Env, r.Pool = "", "a" },
-		"another pool":    func(r *Request) { r.Env, r.Pool = "", "pool" },
-		"another team":    func(r *Request) { r.Team = "other" },
-		"exists, by pool": func(r *Request) { r.Env, r.Pool, r.New = "", "a", false },
+	for name, change := range map[string]func(*routing.Request){
+		"another env":     func(r *routing.Request) { r.Env = "other" },
+		"the member":      func(r *routing.Request) { r.Env, r.Pool = "", "a" },
+		"another pool":    func(r *routing.Request) { r.Env, r.Pool = "", "pool" },
+		"another team":    func(r *routing.Request) { r.Team = "other" },
+		"exists, by pool": func(r *routing.Request) { r.Env, r.Pool, r.New = "", "a", false },
 	} {
 		r := w.byEnv(id, 5*time.Second)
 		change(&r)
-		if err := g.Activate(t.Context(), r); !errors.Is(err, ErrExists) && !errors.Is(err, ErrPoolNotFound) && !errors.Is(err, ErrNoMember) {
+		if err := g.Activate(t.Context(), r); !errors.Is(err, routing.ErrExists) && !errors.Is(err, routing.ErrPoolNotFound) && !errors.Is(err, routing.ErrNoMember) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -323,7 +324,7 @@ func TestOneClaimForAnIDOfAnEnv(t *testing.T) {
 		done <- together(2*n, func(i int) error {
 			g, r := gateways[i%2], w.byEnv(ids[i/2], 40*time.Second)
 			err := g.Activate(t.Context(), r)
-			if errors.Is(err, ErrExists) { // the other gateway made the sandbox and lost its pod: ask again, as a request does
+			if errors.Is(err, routing.ErrExists) { // the other gateway made the sandbox and lost its pod: ask again, as a request does
 				r.New, r.MayClaim = false, true
 				err = g.Activate(t.Context(), r)
 			}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // The values of the metric label "phase": the phases of an activation.
@@ -92,19 +94,20 @@ func outcomeOf(err error) string {
 		name string
 	}{
 		{nil, outcomeSuccess},
-		{ErrNoCapacity, "no_capacity"},
-		{ErrNoMember, "no_member"},
-		{ErrEnded, "ended"},
+		{routing.ErrNoCapacity, "no_capacity"},
+		{routing.ErrNoMember, "no_member"},
+		{routing.ErrEnded, "ended"},
 		{ErrOtherTenant, "other_tenant"},
-		{ErrExists, "exists"},
-		{ErrPoolNotFound, "pool_not_found"},
+		{routing.ErrExists, "exists"},
+		{routing.ErrPoolNotFound, "pool_not_found"},
 		{ErrNotReady, "not_ready"},
-		{ErrNotRestorable, "not_restorable"},
-		{ErrUnusable, "unusable"},
-		{ErrShutdown, "shutdown"},
-		{ErrUnavailable, "unavailable"},
-		{ErrForbidden, "forbidden"},
-		{ErrInvalid, "invalid"},
+		{routing.ErrNotRestorable, "not_restorable"},
+		{routing.ErrUnusable, "unusable"},
+		{routing.ErrDraining, "shutdown"},
+		{routing.ErrUnavailable, "unavailable"},
+		{routing.ErrSandboxLimit, "quota"},
+		{routing.ErrNotPermitted, "forbidden"},
+		{routing.ErrInvalid, "invalid"},
 		{context.Canceled, "left"},
 	} {
 		if errors.Is(err, o.err) {

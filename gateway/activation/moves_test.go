@@ -185,14 +185,14 @@ func TestIdleTimeoutFollowsThePool(t *testing.T) {
 			w.idleOf(first, 1)
 			g := w.envGatewayOn(w.losesItsFirstPod())
 			r := w.byEnv(kubetest.Name("s"), 40*time.Second)
-			r.Make = &Make{Idle: func(pool string) *metav1.Duration {
+			m := &Make{Idle: func(pool string) *metav1.Duration {
 				if pool == "a" {
 					return nil
 				}
 				return &metav1.Duration{}
 			}}
 			done := make(chan error, 1)
-			go func() { done <- g.Activate(t.Context(), r) }()
+			go func() { done <- g.Create(t.Context(), r, m) }()
 			kubetest.Eventually(t, "the first pod to be lost", func() error {
 				if pod := w.pods()[0]; v1alpha1.PhaseOf(&pod) != v1alpha1.PodStopping {
 					return fmt.Errorf("it is %s", v1alpha1.PhaseOf(&pod))

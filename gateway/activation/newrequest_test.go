@@ -7,6 +7,7 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // OnNewRequest is called for each request for a new sandbox, also if the request fails.
@@ -18,17 +19,17 @@ func TestNewRequestsAreReported(t *testing.T) {
 		Stamp:        func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
 		OnNewRequest: func(namespace, pool string) { asked = append(asked, namespace+"/"+pool) },
 	})
-	r := Request{ID: "s", Namespace: "ns", Pool: "none", New: true}
-	if err := a.Activate(t.Context(), r); !errors.Is(err, ErrPoolNotFound) {
+	r := routing.Request{ID: "s", Namespace: "ns", Pool: "none", New: true}
+	if err := a.Activate(t.Context(), r); !errors.Is(err, routing.ErrPoolNotFound) {
 		t.Errorf("a pool that is gone: %v", err)
 	}
 	a.Shutdown()
 	r.Pool = "pool"
-	if err := a.Activate(t.Context(), r); !errors.Is(err, ErrShutdown) {
+	if err := a.Activate(t.Context(), r); !errors.Is(err, routing.ErrDraining) {
 		t.Errorf("a gateway that stops: %v", err)
 	}
 	r.New, r.MayClaim = false, true
-	if err := a.Activate(t.Context(), r); !errors.Is(err, ErrShutdown) {
+	if err := a.Activate(t.Context(), r); !errors.Is(err, routing.ErrDraining) {
 		t.Errorf("a sandbox that exists: %v", err)
 	}
 	if !slices.Equal(asked, []string{"ns/none", "ns/pool"}) {

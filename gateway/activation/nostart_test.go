@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // requestForNoStart activates a sandbox of a pool whose state noStart tells, and returns how
 // long it took.
-func (w *world) requestForNoStart(g *gateway, r Request, noStart func(pool string) string) (took time.Duration, err error) {
+func (w *world) requestForNoStart(g *gateway, r routing.Request, noStart func(pool string) string) (took time.Duration, err error) {
 	g.o.NoStart = func(_, pool string) string { return noStart(pool) }
 	began := time.Now()
 	err = g.Activate(w.t.Context(), r)
@@ -24,9 +25,9 @@ func TestNoPodCanStart(t *testing.T) {
 	w := newWorld(t)
 	g := w.gateway(w.c)
 	took, err := w.requestForNoStart(g, w.request(kubetest.Name("never"), true, 50*time.Second), func(string) string { return "ErrImagePull" })
-	var noStart *NoStartError
-	if !errors.As(err, &noStart) || noStart.Reason != "ErrImagePull" || !errors.Is(err, ErrNoCapacity) {
-		t.Errorf("%v, want a NoStartError", err)
+	var noStart *routing.NoStartError
+	if !errors.As(err, &noStart) || noStart.Reason != "ErrImagePull" || !errors.Is(err, routing.ErrNoCapacity) {
+		t.Errorf("%v, want a routing.NoStartError", err)
 	}
 	if took < noStartPatience || took > 2*noStartPatience {
 		t.Errorf("told after %v", took)
@@ -46,8 +47,8 @@ func TestPodsMayStartAgain(t *testing.T) {
 			}
 			return "ErrImagePull"
 		})
-		var noStart *NoStartError
-		if errors.As(err, &noStart) || !errors.Is(err, ErrNoCapacity) || took < 11*time.Second {
+		var noStart *routing.NoStartError
+		if errors.As(err, &noStart) || !errors.Is(err, routing.ErrNoCapacity) || took < 11*time.Second {
 			t.Errorf("after %v: %v, want that no pod was idle until the deadline", took, err)
 		}
 	})
@@ -80,7 +81,7 @@ func TestPodsMayStartAgain(t *testing.T) {
 func TestNoPodOfAnEnvCanStart(t *testing.T) {
 	w := newWorld(t)
 	g := w.envGatewayOn(w.c)
-	var noStart *NoStartError
+	var noStart *routing.NoStartError
 	_, err := w.requestForNoStart(g, w.byEnv(kubetest.Name("one"), 8*time.Second), func(pool string) string {
 		if pool == "b" {
 			return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // readyTimeout bounds one call of a Ready. Just before the call the cache admits the route.
@@ -139,7 +140,7 @@ func (act *activation) makeReady(token routecache.Token, r *routecache.Route, tr
 			act.a.o.Metrics.observePhase(phaseInit, time.Since(began))
 			return nil
 		case verdict == EndSandbox:
-			return fmt.Errorf("%w: %w", ErrUnusable, err)
+			return fmt.Errorf("%w: %w", routing.ErrUnusable, err)
 		case verdict == FailRequest:
 			return fmt.Errorf("%w: %w", ErrNotReady, err)
 		case verdict == TryNow && act.ctx.Err() == nil:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // refusing is an API server that refuses every write with one error, and answers
@@ -54,7 +55,7 @@ var sandboxes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resourc
 // activationWith returns an activation of a request to make a sandbox, whose calls go to c.
 func activationWith(c client.Client, patience time.Duration) *activation {
 	a := New(Options{Client: c, Cache: routecache.New(0), Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) }})
-	return newActivation(a, Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)})
+	return newActivation(a, request{Request: routing.Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)}})
 }
 
 // A write may be refused although all its conditions hold, for as long as the request lasts:
@@ -94,7 +95,7 @@ func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 				}
 				began := time.Now()
 				err := b.bind(f.ctx, idle)
-				if !errors.Is(err, ErrUnavailable) || time.Since(began) > patience {
+				if !errors.Is(err, routing.ErrUnavailable) || time.Since(began) > patience {
 					t.Errorf("%v after %v", err, time.Since(began))
 				}
 				if most := int(patience/retryMax) + 8; api.writes > most || api.reads > most || api.writes < 10 {

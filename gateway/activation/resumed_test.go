@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // oneSandbox answers reads of a sandbox.
@@ -42,8 +43,8 @@ func TestFinishResumed(t *testing.T) {
 		"paused again":        {func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, errReadAgain, false},
 		"without its binding": {func(s *v1alpha1.Sandbox) { s.Spec.Binding = nil }, errReadAgain, false},
 		"bound anew":          {func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID = "d" }, errReadAgain, false},
-		"ended":               {func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, ErrEnded, false},
-		"being deleted":       {func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.Now()) }, ErrEnded, false},
+		"ended":               {func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, routing.ErrEnded, false},
+		"being deleted":       {func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = new(metav1.Now()) }, routing.ErrEnded, false},
 	} {
 		c := &oneSandbox{}
 		c.s.Name = "s"
@@ -55,7 +56,7 @@ func TestFinishResumed(t *testing.T) {
 			Stamp: func(string, string) *routecache.Stamp { return &routecache.Stamp{} },
 			Ready: func(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { ready = true; return nil },
 		})
-		act := newActivation(a, Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)})
+		act := newActivation(a, request{Request: routing.Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)}})
 		err := act.finishResumed("c", pod)
 		act.cancel()
 		if !errors.Is(err, tc.want) || ready != tc.ready || (a.o.Cache.Len() > 0) != tc.ready {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/faults"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -113,7 +114,7 @@ func (s *storm) do(a *ask) {
 	a.from = time.Now()
 	r := s.request(a.id, a.isNew, a.patience)
 	a.err = g.Activate(context.Background(), r)
-	if errors.Is(a.err, ErrExists) && r.New {
+	if errors.Is(a.err, routing.ErrExists) && r.New {
 		r.New = false
 		a.err = g.Activate(context.Background(), r)
 	}

@@ -1,6 +1,8 @@
 package activation
 
-import "errors"
+import (
+	"errors"
+)
 
 // Verdict is what follows a try of a Ready that failed. The zero value is what an error
 // without a verdict means.
@@ -15,8 +17,8 @@ const (
 	// FailRequest: no further try can help this request, which fails; the sandbox stays as it
 	// is.
 	FailRequest
-	// EndSandbox: no further try can help, at any gateway. The Ready itself, or the caller that
-	// set Make, ends the sandbox.
+	// EndSandbox: no further try can help, at any gateway. The Ready itself, or the caller of
+	// Create, ends the sandbox.
 	EndSandbox
 )
 

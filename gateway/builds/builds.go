@@ -27,6 +27,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -107,13 +108,13 @@ func (b *Builds) Stop() {
 }
 
 // templateID is the ID of a template: 20 of a-z and 2-7.
-func templateID(caller restapi.KeyOwner, name string) string {
+func templateID(caller routing.KeyOwner, name string) string {
 	sum := sha256.Sum256([]byte(string(caller.NamespaceUID) + "/" + name))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
 }
 
 // Request implements restapi.Builds.
-func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi.BuildRequest) (restapi.Build, error) {
+func (b *Builds) Request(ctx context.Context, caller routing.KeyOwner, r restapi.BuildRequest) (restapi.Build, error) {
 	all, err := b.list(ctx, caller.Namespace)
 	if err != nil {
 		return restapi.Build{}, err
@@ -147,7 +148,7 @@ func (b *Builds) Request(ctx context.Context, caller restapi.KeyOwner, r restapi
 }
 
 // get reads a build of the caller's.
-func (b *Builds) get(ctx context.Context, caller restapi.KeyOwner, template, id string) (*v1alpha1.TemplateBuild, error) {
+func (b *Builds) get(ctx context.Context, caller routing.KeyOwner, template, id string) (*v1alpha1.TemplateBuild, error) {
 	if uuid.Validate(id) != nil {
 		return nil, restapi.ErrNoBuild
 	}
@@ -166,7 +167,7 @@ func (b *Builds) get(ctx context.Context, caller restapi.KeyOwner, template, id 
 }
 
 // Get implements restapi.Builds.
-func (b *Builds) Get(ctx context.Context, caller restapi.KeyOwner, template, id string) (restapi.Build, error) {
+func (b *Builds) Get(ctx context.Context, caller routing.KeyOwner, template, id string) (restapi.Build, error) {
 	build, err := b.get(ctx, caller, template, id)
 	if err != nil {
 		return restapi.Build{}, err
@@ -196,7 +197,7 @@ func (b *Builds) named(build *v1alpha1.TemplateBuild) bool {
 
 // Delete implements restapi.Builds. A gateway that runs one of the builds notices it at its
 // next write.
-func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName string) (bool, error) {
+func (b *Builds) Delete(ctx context.Context, caller routing.KeyOwner, idOrName string) (bool, error) {
 	all, err := b.list(ctx, caller.Namespace, templateIDs(caller, idOrName)...)
 	if err != nil {
 		return false, err
@@ -212,7 +213,7 @@ func (b *Builds) Delete(ctx context.Context, caller restapi.KeyOwner, idOrName s
 
 // Files implements restapi.Builds. The caller must have a build of the template, which counts the
 // upload, or uploads would have no bound.
-func (b *Builds) Files(ctx context.Context, caller restapi.KeyOwner, template, hash string) (bool, string, error) {
+func (b *Builds) Files(ctx context.Context, caller routing.KeyOwner, template, hash string) (bool, string, error) {
 	all, err := b.ofTemplate(ctx, caller, template)
 	if err != nil {
 		return false, "", err
@@ -292,7 +293,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 }
 
 // Start implements restapi.Builds.
-func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, id string, r restapi.Recipe) error {
+func (b *Builds) Start(ctx context.Context, caller routing.KeyOwner, template, id string, r restapi.Recipe) error {
 	build, err := b.get(ctx, caller, template, id)
 	if err != nil {
 		return err
@@ -358,7 +359,7 @@ func (b *Builds) Start(ctx context.Context, caller restapi.KeyOwner, template, i
 
 // begins returns a recipe without its steps. A build from a template has the template's start and
 // ready commands unless it names one, as at E2B.
-func (b *Builds) begins(ctx context.Context, caller restapi.KeyOwner, r restapi.Recipe) (*v1alpha1.TemplateRecipe, error) {
+func (b *Builds) begins(ctx context.Context, caller routing.KeyOwner, r restapi.Recipe) (*v1alpha1.TemplateRecipe, error) {
 	recipe := &v1alpha1.TemplateRecipe{From: r.Image, StartCommand: r.Start, ReadyCommand: r.Ready}
 	if r.Template == "" {
 		if err := b.o.Store.Allowed(r.Image); err != nil {
@@ -382,7 +383,7 @@ func (b *Builds) begins(ctx context.Context, caller restapi.KeyOwner, r restapi.
 }
 
 // enter counts a build of a namespace and of an API key, unless as many of either run as may.
-func (b *Builds) enter(caller restapi.KeyOwner) bool {
+func (b *Builds) enter(caller routing.KeyOwner) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	namespace, key := [2]string{caller.Namespace}, [2]string{caller.Namespace, caller.KeyID}
@@ -394,7 +395,7 @@ func (b *Builds) enter(caller restapi.KeyOwner) bool {
 	return true
 }
 
-func (b *Builds) leave(caller restapi.KeyOwner) {
+func (b *Builds) leave(caller routing.KeyOwner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, counted := range [][2]string{{caller.Namespace}, {caller.Namespace, caller.KeyID}} {

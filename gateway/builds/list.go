@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // listedAtOnce is how many builds one answer of the API server has: with logs and recipes each may
@@ -50,7 +51,7 @@ func inTemplates(ids []string) (client.ListOption, error) {
 }
 
 // templateIDs are those that a client may mean by an ID or a name of a template.
-func templateIDs(caller restapi.KeyOwner, idOrName string) []string {
+func templateIDs(caller routing.KeyOwner, idOrName string) []string {
 	ids := []string{templateID(caller, idOrName)}
 	if len(validation.IsValidLabelValue(idOrName)) == 0 {
 		ids = append(ids, idOrName)
@@ -59,7 +60,7 @@ func templateIDs(caller restapi.KeyOwner, idOrName string) []string {
 }
 
 // ofTemplate reads the builds of a template, without logs and steps.
-func (b *Builds) ofTemplate(ctx context.Context, caller restapi.KeyOwner, idOrName string) ([]v1alpha1.TemplateBuild, error) {
+func (b *Builds) ofTemplate(ctx context.Context, caller routing.KeyOwner, idOrName string) ([]v1alpha1.TemplateBuild, error) {
 	selector, err := inTemplates(templateIDs(caller, idOrName))
 	if err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (b *Builds) ofTemplate(ctx context.Context, caller restapi.KeyOwner, idOrNa
 }
 
 // List implements restapi.Builds.
-func (b *Builds) List(ctx context.Context, caller restapi.KeyOwner, idOrName string) ([]restapi.Build, error) {
+func (b *Builds) List(ctx context.Context, caller routing.KeyOwner, idOrName string) ([]restapi.Build, error) {
 	all, err := b.ofTemplate(ctx, caller, idOrName)
 	if err != nil {
 		return nil, err

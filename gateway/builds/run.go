@@ -19,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 var errStopped = errors.New("the gateway that ran the build was stopped; build it again")
 
 // run runs a build that was started.
-func (b *Builds) run(record *record, caller restapi.KeyOwner, recipe restapi.Recipe) {
+func (b *Builds) run(record *record, caller routing.KeyOwner, recipe restapi.Recipe) {
 	ctx, cancel := context.WithTimeout(b.stopped, buildFor)
 	defer cancel()
 	givenUp, done := make(chan struct{}), make(chan struct{})
@@ -76,7 +77,7 @@ func (b *Builds) run(record *record, caller restapi.KeyOwner, recipe restapi.Rec
 type runner struct {
 	*Builds
 	record             *record
-	caller             restapi.KeyOwner
+	caller             routing.KeyOwner
 	build              *v1alpha1.TemplateBuild // as it was started; only its names and spec are read
 	username, password string
 
@@ -178,7 +179,7 @@ func (r *runner) startBuilder(ctx context.Context) (*v1alpha1.Sandbox, *corev1.P
 	}
 	id := sandboxid.New()
 	r.builder = id
-	var noStart *restapi.NoStartError
+	var noStart *routing.NoStartError
 	err := error(nil)
 	for again := true; again; again = errors.As(err, &noStart) && ctx.Err() == nil { // nothing was made; the controller judges the pool
 		_, err = r.o.Sandboxes.Create(ctx, restapi.NewSandbox{

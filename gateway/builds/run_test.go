@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/builds/store"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // A build copies its base, runs its steps in order in the builder, pushes the image, and ends
@@ -252,7 +253,7 @@ func TestBuildsRefuse(t *testing.T) {
 		t.Errorf("deleted by another: %v, %v", deleted, err)
 	}
 	for what, c := range map[string]struct {
-		by     restapi.KeyOwner
+		by     routing.KeyOwner
 		id     string
 		recipe restapi.Recipe
 		want   string
@@ -298,7 +299,7 @@ func TestBuildsRefuse(t *testing.T) {
 	second, third := caller, caller
 	second.KeyID, third.KeyID = "k2", "k3"
 	for _, c := range []struct {
-		by   restapi.KeyOwner
+		by   routing.KeyOwner
 		more int
 	}{{caller, maxKeptOfKey - 1}, {second, maxKept - maxKeptOfKey}, {third, 0}} { // caller has one
 		made := 0

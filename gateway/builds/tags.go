@@ -13,13 +13,14 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // maxTags is how many tags a build may have.
 const maxTags = 64
 
 // Assign implements restapi.Builds. The controller moves the names of pools.
-func (b *Builds) Assign(ctx context.Context, caller restapi.KeyOwner, idOrName, from string, tags []string) (string, error) {
+func (b *Builds) Assign(ctx context.Context, caller routing.KeyOwner, idOrName, from string, tags []string) (string, error) {
 	for {
 		all, err := b.ofTemplate(ctx, caller, idOrName)
 		if err != nil {
@@ -51,7 +52,7 @@ func (b *Builds) Assign(ctx context.Context, caller restapi.KeyOwner, idOrName, 
 
 // Remove implements restapi.Builds. The build that has a tag loses it last: no other has it
 // meanwhile.
-func (b *Builds) Remove(ctx context.Context, caller restapi.KeyOwner, idOrName string, tags []string) error {
+func (b *Builds) Remove(ctx context.Context, caller routing.KeyOwner, idOrName string, tags []string) error {
 	for {
 		all, err := b.ofTemplate(ctx, caller, idOrName)
 		if err != nil {

@@ -29,12 +29,13 @@ import (
 	"github.com/sandlane/sandlane/gateway/builds/store"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 var (
-	caller = restapi.KeyOwner{Team: "a", Namespace: "a", KeyID: "k", NamespaceUID: "11111111-1111-1111-1111-111111111111"}
-	other  = restapi.KeyOwner{Team: "b", Namespace: "b", KeyID: "l", NamespaceUID: "22222222-2222-2222-2222-222222222222"}
+	caller = routing.KeyOwner{Team: "a", Namespace: "a", KeyID: "k", NamespaceUID: "11111111-1111-1111-1111-111111111111"}
+	other  = routing.KeyOwner{Team: "b", Namespace: "b", KeyID: "l", NamespaceUID: "22222222-2222-2222-2222-222222222222"}
 	hash   = strings.Repeat("a", 64)
 )
 

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // maxHeld is how long a claim's requests wait for its idle release before the
@@ -56,7 +56,7 @@ func (h *Holds) Await(ctx context.Context, id, claim string) error {
 		done := h.settled.DoChan(id+"/"+claim, func() (any, error) { return nil, h.callOff(id, claim) })
 		select {
 		case result := <-done:
-			if result.Err == nil || errors.Is(result.Err, extproc.ErrNotFound) {
+			if result.Err == nil || errors.Is(result.Err, routing.ErrNotFound) {
 				return result.Err
 			}
 		case <-held.Lifted:
@@ -102,7 +102,7 @@ func (h *Holds) outcome(ctx context.Context, id, claim string, tokens []string) 
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (s.Spec.End != nil || s.DeletionTimestamp != nil):
 		h.cache.Invalidate(id)
-		return extproc.ErrNotFound
+		return routing.ErrNotFound
 	case err != nil:
 		return fmt.Errorf("reading what became of the idle release of sandbox %s: %w", id, err)
 	case s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim:

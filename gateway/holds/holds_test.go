@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -133,12 +133,12 @@ func TestOutcomeOfAHeldRequest(t *testing.T) {
 		want error
 		held bool
 	}{
-		{name: "it ended", then: func(h *held) { h.change(ended) }, want: extproc.ErrNotFound, held: true},
+		{name: "it ended", then: func(h *held) { h.change(ended) }, want: routing.ErrNotFound, held: true},
 		{name: "it is gone", then: func(h *held) {
 			if err := h.client.Delete(h.t.Context(), h.read()); err != nil {
 				h.t.Error(err)
 			}
-		}, want: extproc.ErrNotFound, held: true},
+		}, want: routing.ErrNotFound, held: true},
 		{name: "the controller called it off and the watch is behind", then: func(h *held) {
 			h.change(func(s *v1alpha1.Sandbox) { s.Spec.Release = nil })
 		}},

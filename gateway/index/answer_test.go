@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 func TestDecide(t *testing.T) {
@@ -18,54 +19,54 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sandbox func(*v1alpha1.Sandbox)
 		pod     func(*corev1.Pod)
-		want    State
+		want    routing.State
 	}{
-		"good":                       {nil, nil, Running},
-		"ended":                      {func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, nil, Ended},
-		"sandbox being deleted":      {func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = &deleted }, nil, Ended},
-		"unbound":                    {func(s *v1alpha1.Sandbox) { s.Spec.Binding = nil }, nil, NoPod},
-		"bound to another claim":     {func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID = "d" }, nil, Starting},
-		"bound to another pod name":  {func(s *v1alpha1.Sandbox) { s.Spec.Binding.PodName = "q" }, nil, Starting},
-		"bound to another UID":       {func(s *v1alpha1.Sandbox) { s.Spec.Binding.PodUID = "uid-q" }, nil, Starting},
-		"of another namespace":       {func(s *v1alpha1.Sandbox) { s.Spec.Namespace = "other" }, nil, Starting},
-		"pod names another sandbox":  {nil, func(p *corev1.Pod) { p.Labels[v1alpha1.LabelSandboxID] = "t" }, Starting},
-		"pod has another claim":      {nil, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationClaim] = "d" }, Starting},
-		"pod not claimed":            {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationClaim) }, Starting},
-		"pod being deleted":          {nil, func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }, Starting},
-		"pod over, as evicted":       {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, Starting},
-		"pod over, as done":          {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, Starting},
-		"pod without address":        {nil, func(p *corev1.Pod) { p.Status.PodIP = "" }, Starting},
-		"pod changed its address":    {nil, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }, Starting},
-		"pod with no fenced address": {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationAddress) }, Starting},
+		"good":                       {nil, nil, routing.Running},
+		"ended":                      {func(s *v1alpha1.Sandbox) { s.Spec.End = &v1alpha1.End{} }, nil, routing.Ended},
+		"sandbox being deleted":      {func(s *v1alpha1.Sandbox) { s.DeletionTimestamp = &deleted }, nil, routing.Ended},
+		"unbound":                    {func(s *v1alpha1.Sandbox) { s.Spec.Binding = nil }, nil, routing.NoPod},
+		"bound to another claim":     {func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID = "d" }, nil, routing.Starting},
+		"bound to another pod name":  {func(s *v1alpha1.Sandbox) { s.Spec.Binding.PodName = "q" }, nil, routing.Starting},
+		"bound to another UID":       {func(s *v1alpha1.Sandbox) { s.Spec.Binding.PodUID = "uid-q" }, nil, routing.Starting},
+		"of another namespace":       {func(s *v1alpha1.Sandbox) { s.Spec.Namespace = "other" }, nil, routing.Starting},
+		"pod names another sandbox":  {nil, func(p *corev1.Pod) { p.Labels[v1alpha1.LabelSandboxID] = "t" }, routing.Starting},
+		"pod has another claim":      {nil, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationClaim] = "d" }, routing.Starting},
+		"pod not claimed":            {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationClaim) }, routing.Starting},
+		"pod being deleted":          {nil, func(p *corev1.Pod) { p.DeletionTimestamp = &deleted }, routing.Starting},
+		"pod over, as evicted":       {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, routing.Starting},
+		"pod over, as done":          {nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, routing.Starting},
+		"pod without address":        {nil, func(p *corev1.Pod) { p.Status.PodIP = "" }, routing.Starting},
+		"pod changed its address":    {nil, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.2" }, routing.Starting},
+		"pod with no fenced address": {nil, func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationAddress) }, routing.Starting},
 		"pod with a broken address": {nil, func(p *corev1.Pod) {
 			p.Status.PodIP, p.Annotations[v1alpha1.AnnotationAddress] = "x", "x"
-		}, Starting},
-		"pod idle":     {nil, phaseOf(v1alpha1.PodIdle), Starting},
-		"pod starting": {nil, phaseOf(v1alpha1.PodStarting), Starting},
-		"pod stopping": {nil, phaseOf(v1alpha1.PodStopping), Starting},
-		"pod failed":   {nil, phaseOf(v1alpha1.PodFailed), Starting},
-		"pod warming":  {nil, phaseOf(v1alpha1.PodWarming), Starting},
-		"no phase":     {nil, phaseOf(""), Starting},
-		"paused":       {func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, nil, Paused},
+		}, routing.Starting},
+		"pod idle":     {nil, phaseOf(v1alpha1.PodIdle), routing.Starting},
+		"pod starting": {nil, phaseOf(v1alpha1.PodStarting), routing.Starting},
+		"pod stopping": {nil, phaseOf(v1alpha1.PodStopping), routing.Starting},
+		"pod failed":   {nil, phaseOf(v1alpha1.PodFailed), routing.Starting},
+		"pod warming":  {nil, phaseOf(v1alpha1.PodWarming), routing.Starting},
+		"no phase":     {nil, phaseOf(""), routing.Starting},
+		"paused":       {func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, nil, routing.Paused},
 		"paused, and its pod is gone": {
-			func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, phaseOf(v1alpha1.PodStopping), Paused,
+			func(s *v1alpha1.Sandbox) { s.Spec.Paused = true }, phaseOf(v1alpha1.PodStopping), routing.Paused,
 		},
-		"paused, and ended":                {func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.End = true, &v1alpha1.End{} }, nil, Ended},
-		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, MaybeFrozen},
-		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, Running},
-		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, MaybeFrozen},
+		"paused, and ended":                {func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.End = true, &v1alpha1.End{} }, nil, routing.Ended},
+		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, routing.MaybeFrozen},
+		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, routing.Running},
+		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, routing.MaybeFrozen},
 		"resumed, without its files": {func(s *v1alpha1.Sandbox) {
 			resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed)(s)
 			s.Spec.Restore = &v1alpha1.Restore{Checkpoint: "c"}
-		}, nil, MaybeFrozen},
+		}, nil, routing.MaybeFrozen},
 		"hibernating": {func(s *v1alpha1.Sandbox) {
 			s.Spec.Paused, s.Spec.Binding, s.Spec.Restore = true, nil, &v1alpha1.Restore{Checkpoint: "c"}
-		}, nil, Paused},
+		}, nil, routing.Paused},
 		"resumed, and its pod was lost": {func(s *v1alpha1.Sandbox) {
 			s.Spec.PauseMode, s.Spec.Binding, s.Spec.Restore = v1alpha1.PauseHibernate, nil, &v1alpha1.Restore{Checkpoint: "c"}
-		}, nil, Paused},
-		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, MaybeFrozen},
-		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, MaybeFrozen},
+		}, nil, routing.Paused},
+		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, routing.MaybeFrozen},
+		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, routing.MaybeFrozen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := goodSandbox.DeepCopy(), goodPod.DeepCopy()
@@ -78,7 +79,7 @@ func TestDecide(t *testing.T) {
 			record, err := newPod(p)
 			must(t, err)
 			a := decide(s.Name, newSandbox(s), record)
-			if a.State != tc.want || (a.Route != nil) != (tc.want == Running) {
+			if a.State != tc.want || (a.Route != nil) != (tc.want == routing.Running) {
 				t.Fatalf("%v, route %+v; want %v", a.State, a.Route, tc.want)
 			}
 			if a.UID != s.UID || a.Namespace != s.Spec.Namespace || a.Pool != "pool" || a.Team != "team" {
@@ -95,10 +96,10 @@ func TestDecide(t *testing.T) {
 		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || !r.Private || r.TokenUID == nil || *r.TokenUID != private.UID || r.Stamp != nil {
 		t.Errorf("route %+v", r)
 	}
-	if a := decide("s", nil, nil); a.State != Unknown {
+	if a := decide("s", nil, nil); a.State != routing.Unknown {
 		t.Errorf("no sandbox: %v", a.State)
 	}
-	if a := decide("s", newSandbox(goodSandbox), nil); a.State != Starting || a.PodUID != "uid-p" {
+	if a := decide("s", newSandbox(goodSandbox), nil); a.State != routing.Starting || a.PodUID != "uid-p" {
 		t.Errorf("no pod: %+v", a)
 	}
 }
@@ -135,7 +136,7 @@ func TestDecideAgreesWithTheTypes(t *testing.T) {
 		p.Status.Phase = corev1.PodPhase(pick("Running", "Running", "Running", "", "Unknown", "Failed", "Succeeded"))
 		record, err := newPod(p)
 		must(t, err)
-		got := decide(s.Name, newSandbox(s), record).State == Running
+		got := decide(s.Name, newSandbox(s), record).State == routing.Running
 		want := v1alpha1.Backs(p, s) && v1alpha1.RoutableAddress(p) != "" && v1alpha1.PhaseOf(p) == v1alpha1.PodRunning && !v1alpha1.Finished(p)
 		// An empty claim or ID never counts, whatever names it.
 		want = want && s.Spec.Binding.ClaimID != ""
@@ -166,7 +167,7 @@ func TestParseRV(t *testing.T) {
 }
 
 func TestStateNames(t *testing.T) {
-	if Running.String() != "running" || Unknown.String() != "unknown" || State(9).String() != "invalid" {
+	if routing.Running.String() != "running" || routing.Unknown.String() != "unknown" || routing.State(9).String() != "invalid" {
 		t.Error("wrong state names")
 	}
 }

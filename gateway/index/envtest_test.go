@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -91,24 +92,24 @@ func startIndex(t *testing.T, c client.WithWatch, h Hooks) *Index {
 
 // wantState waits until index and live read agree on the sandbox's state, and
 // fails at once on a route that should not be.
-func wantState(t *testing.T, x *Index, live *Live, id string, want State) Answer {
+func wantState(t *testing.T, x *Index, live *Live, id string, want routing.State) routing.Answer {
 	t.Helper()
 	got, err := live.Resolve(t.Context(), id)
 	must(t, err)
-	if got.State != want || (got.Route != nil) != (want == Running) {
+	if got.State != want || (got.Route != nil) != (want == routing.Running) {
 		t.Fatalf("live: %v, route %+v; want %v", got.State, got.Route, want)
 	}
-	var a Answer
+	var a routing.Answer
 	kubetest.Eventually(t, fmt.Sprintf("%s %v in the index", id, want), func() error {
 		if a = x.Resolve(id); a.State != want {
 			return fmt.Errorf("it is %v", a.State)
 		}
 		return nil
 	})
-	if (a.Route != nil) != (want == Running) {
+	if (a.Route != nil) != (want == routing.Running) {
 		t.Fatalf("index: route %+v in state %v", a.Route, want)
 	}
-	if want == Running && !reflect.DeepEqual(a.Route, got.Route) {
+	if want == routing.Running && !reflect.DeepEqual(a.Route, got.Route) {
 		t.Fatalf("index has %+v, live %+v", a.Route, got.Route)
 	}
 	return a
@@ -121,16 +122,16 @@ func TestLife(t *testing.T) {
 	var j journal
 	x := startIndex(t, c, j.hooks())
 
-	wantState(t, x, live, kubetest.Name("nobody"), Unknown)
+	wantState(t, x, live, kubetest.Name("nobody"), routing.Unknown)
 	p := k.pod("p", "198.18.0.5")
 	unbound := k.sandbox("", nil)
-	wantState(t, x, live, unbound.Name, NoPod)
+	wantState(t, x, live, unbound.Name, routing.NoPod)
 	s := k.sandbox("c1", p)
-	wantState(t, x, live, s.Name, Starting)
+	wantState(t, x, live, s.Name, routing.Starting)
 	k.claim(p, s.Name, "c1", v1alpha1.PodStarting)
-	wantState(t, x, live, s.Name, Starting)
+	wantState(t, x, live, s.Name, routing.Starting)
 	k.phase(p, v1alpha1.PodRunning)
-	a := wantState(t, x, live, s.Name, Running)
+	a := wantState(t, x, live, s.Name, routing.Running)
 	if a.Route.Addr.String() != "198.18.0.5" || fmt.Sprint(a.Route.PodRV) != p.ResourceVersion || a.Team != "team" || a.PodName != "p" {
 		t.Errorf("answer %+v, route %+v", a, a.Route)
 	}
@@ -139,25 +140,25 @@ func TestLife(t *testing.T) {
 	}
 	// Its address changes: fail closed, and recover if it comes back.
 	k.status(p, "198.18.0.6")
-	wantState(t, x, live, s.Name, Starting)
+	wantState(t, x, live, s.Name, routing.Starting)
 	k.status(p, "198.18.0.5")
-	wantState(t, x, live, s.Name, Running)
+	wantState(t, x, live, s.Name, routing.Running)
 	// A sandbox whose binding names the pod too, but which the pod does not name.
 	thief := k.sandbox("c1", p)
-	wantState(t, x, live, thief.Name, Starting)
+	wantState(t, x, live, thief.Name, routing.Starting)
 	// The pod is being deleted while the sandbox lives.
 	must(t, c.Delete(t.Context(), p))
-	wantState(t, x, live, s.Name, Starting)
+	wantState(t, x, live, s.Name, routing.Starting)
 	k.end(s)
-	wantState(t, x, live, s.Name, Ended)
+	wantState(t, x, live, s.Name, routing.Ended)
 	must(t, c.Delete(t.Context(), s))
-	wantState(t, x, live, s.Name, Ended)
+	wantState(t, x, live, s.Name, routing.Ended)
 	s.Finalizers = nil
 	must(t, client.IgnoreNotFound(c.Patch(t.Context(), s, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
-	wantState(t, x, live, s.Name, Unknown)
+	wantState(t, x, live, s.Name, routing.Unknown)
 	// Another sandbox is deleted before it was ended.
 	must(t, c.Delete(t.Context(), unbound))
-	wantState(t, x, live, unbound.Name, Ended)
+	wantState(t, x, live, unbound.Name, routing.Ended)
 
 	lines := j.take()
 	for _, want := range []string{"available p", "unavailable " + k.ns + "/pool " + string(p.UID), "changed " + s.Name,
@@ -238,12 +239,12 @@ func TestFirstReadsAreConsistent(t *testing.T) {
 			mu.Unlock()
 			var j journal
 			x := startIndex(t, c, j.hooks())
-			if a := x.Resolve(s.Name); a.State != Running {
+			if a := x.Resolve(s.Name); a.State != routing.Running {
 				t.Fatalf("%v after the first list", a.State)
 			}
 			k.phase(p, v1alpha1.PodStopping)
 			must(t, x.Relist(t.Context()))
-			if a := x.Resolve(s.Name); a.State != Starting {
+			if a := x.Resolve(s.Name); a.State != routing.Starting {
 				t.Errorf("%v after Relist", a.State)
 			}
 			mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // The states of an Index:
@@ -146,7 +147,7 @@ func (x *Index) waitFor(ctx context.Context, runs []uint64) error {
 func (x *Index) PodRV() uint64 { return x.podRV.Load() }
 
 // Resolve returns what the watches show of a sandbox.
-func (x *Index) Resolve(id string) Answer {
+func (x *Index) Resolve(id string) routing.Answer {
 	x.mu.RLock()
 	s := x.sandboxes[id]
 	var p *pod

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // history is what really happened, as the two streams carry it.
@@ -117,7 +118,7 @@ func TestEveryInterleaving(t *testing.T) {
 			}
 			for _, id := range []string{"s", "t"} {
 				a := x.Resolve(id)
-				if a.State != Running {
+				if a.State != routing.Running {
 					continue
 				}
 				answers++

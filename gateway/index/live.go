@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,11 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
-
-// ErrLimited means that the gateway's live reads are used up for the moment: the
-// sandbox may well exist.
-var ErrLimited = errors.New("too many live reads")
 
 // LiveOptions configure live reads.
 type LiveOptions struct {
@@ -69,9 +65,9 @@ func (l *Live) Start(ctx context.Context) error {
 func (l *Live) NeedLeaderElection() bool { return false }
 
 // Resolve reads the sandbox, then the pod of its binding, and returns the answer of
-// both; Unknown if there is no such sandbox. ErrLimited means that nothing
+// both; Unknown if there is no such sandbox. routing.ErrLimited means that nothing
 // was read; other errors are the API server's, or the deadline's.
-func (l *Live) Resolve(ctx context.Context, id string) (Answer, error) {
+func (l *Live) Resolve(ctx context.Context, id string) (routing.Answer, error) {
 	return l.ResolveFor(ctx, "", id)
 }
 
@@ -80,7 +76,7 @@ func (l *Live) Resolve(ctx context.Context, id string) (Answer, error) {
 // with other keys can use up. key names the API key and is not the key itself;
 // empty means that there was none. Requests with the same key for the same sandbox
 // share reads that begin after they came.
-func (l *Live) ResolveFor(ctx context.Context, key, id string) (Answer, error) {
+func (l *Live) ResolveFor(ctx context.Context, key, id string) (routing.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	return l.shared.resolve(ctx, key, id)
@@ -91,7 +87,7 @@ func (l *Live) ResolveFor(ctx context.Context, key, id string) (Answer, error) {
 func (l *Live) Sandbox(ctx context.Context, key, id string) (*v1alpha1.Sandbox, error) {
 	if !l.shares.take(key) {
 		l.metrics.reads.WithLabelValues(readLimited).Inc()
-		return nil, ErrLimited
+		return nil, routing.ErrLimited
 	}
 	return l.SandboxToEnd(ctx, id)
 }
@@ -104,7 +100,7 @@ func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 	s := &v1alpha1.Sandbox{}
 	switch err := l.reader.Get(ctx, types.NamespacedName{Name: id}, s); {
 	case apierrors.IsNotFound(err):
-		l.metrics.reads.WithLabelValues(Unknown.String()).Inc()
+		l.metrics.reads.WithLabelValues(routing.Unknown.String()).Inc()
 		return nil, nil
 	case err != nil:
 		l.metrics.reads.WithLabelValues(readFailed).Inc()
@@ -115,17 +111,17 @@ func (l *Live) SandboxToEnd(ctx context.Context, id string) (*v1alpha1.Sandbox, 
 }
 
 // resolve makes one read.
-func (l *Live) resolve(ctx context.Context, key, id string) (Answer, error) {
+func (l *Live) resolve(ctx context.Context, key, id string) (routing.Answer, error) {
 	if !l.shares.take(key) {
 		l.metrics.reads.WithLabelValues(readLimited).Inc()
-		return Answer{}, ErrLimited
+		return routing.Answer{}, routing.ErrLimited
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	a, err := l.read(ctx, id)
 	if err != nil {
 		l.metrics.reads.WithLabelValues(readFailed).Inc()
-		return Answer{}, err
+		return routing.Answer{}, err
 	}
 	l.metrics.reads.WithLabelValues(a.State.String()).Inc()
 	return a, nil
@@ -133,13 +129,13 @@ func (l *Live) resolve(ctx context.Context, key, id string) (Answer, error) {
 
 // read reads the sandbox before the pod: a pod read later can only be newer than
 // the binding, and then no longer fits it.
-func (l *Live) read(ctx context.Context, id string) (Answer, error) {
+func (l *Live) read(ctx context.Context, id string) (routing.Answer, error) {
 	var s v1alpha1.Sandbox
 	if err := l.reader.Get(ctx, types.NamespacedName{Name: id}, &s); err != nil {
 		if apierrors.IsNotFound(err) {
-			return Answer{State: Unknown}, nil
+			return routing.Answer{State: routing.Unknown}, nil
 		}
-		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, err)
+		return routing.Answer{}, fmt.Errorf("reading sandbox %s: %w", id, err)
 	}
 	record := newSandbox(&s)
 	if record.ended || record.claim == "" {
@@ -151,11 +147,11 @@ func (l *Live) read(ctx context.Context, id string) (Answer, error) {
 		if apierrors.IsNotFound(err) {
 			return decide(id, record, nil), nil
 		}
-		return Answer{}, fmt.Errorf("reading pod %s of sandbox %s: %w", name, id, err)
+		return routing.Answer{}, fmt.Errorf("reading pod %s of sandbox %s: %w", name, id, err)
 	}
 	pod, err := newPod(&p)
 	if err != nil {
-		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, err)
+		return routing.Answer{}, fmt.Errorf("reading sandbox %s: %w", id, err)
 	}
 	return decide(id, record, pod), nil
 }

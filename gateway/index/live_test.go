@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // readerFunc is a client.Reader that only gets.
@@ -33,11 +34,11 @@ var nobody = readerFunc(func(context.Context, client.Object) error {
 func TestLiveIsLimited(t *testing.T) {
 	l := NewLive(LiveOptions{Reader: nobody, PerSecond: 8, PerKey: 2})
 	for i := range 8 {
-		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != Unknown {
+		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != routing.Unknown {
 			t.Fatalf("read %d: %v, %v", i, a.State, err)
 		}
 	}
-	if _, err := l.Resolve(t.Context(), "s"); !errors.Is(err, ErrLimited) {
+	if _, err := l.Resolve(t.Context(), "s"); !errors.Is(err, routing.ErrLimited) {
 		t.Errorf("beyond the bucket: %v", err)
 	}
 	for _, key := range []string{"a", "b"} {
@@ -46,10 +47,10 @@ func TestLiveIsLimited(t *testing.T) {
 				t.Errorf("the share of key %s is used up by others: %v", key, err)
 			}
 		}
-		if _, err := l.ResolveFor(t.Context(), key, "s"); !errors.Is(err, ErrLimited) {
+		if _, err := l.ResolveFor(t.Context(), key, "s"); !errors.Is(err, routing.ErrLimited) {
 			t.Errorf("beyond the share of key %s: %v", key, err)
 		}
-		if _, err := l.Sandbox(t.Context(), key, "s"); !errors.Is(err, ErrLimited) {
+		if _, err := l.Sandbox(t.Context(), key, "s"); !errors.Is(err, routing.ErrLimited) {
 			t.Errorf("a read of the object, beyond the share of key %s: %v", key, err)
 		}
 	}
@@ -82,10 +83,10 @@ func TestLiveSeesThatAPodIsOver(t *testing.T) {
 	})})
 	for _, tc := range []struct {
 		phase corev1.PodPhase
-		want  State
-	}{{corev1.PodRunning, Running}, {corev1.PodFailed, Starting}, {corev1.PodSucceeded, Starting}} {
+		want  routing.State
+	}{{corev1.PodRunning, routing.Running}, {corev1.PodFailed, routing.Starting}, {corev1.PodSucceeded, routing.Starting}} {
 		phase = tc.phase
-		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != tc.want || (a.Route != nil) != (tc.want == Running) {
+		if a, err := l.Resolve(t.Context(), "s"); err != nil || a.State != tc.want || (a.Route != nil) != (tc.want == routing.Running) {
 			t.Errorf("%s: %+v, %v", tc.phase, a, err)
 		}
 	}
@@ -112,13 +113,13 @@ func TestLiveErrors(t *testing.T) {
 	})
 	for name, tc := range map[string]struct {
 		reader client.Reader
-		state  State
+		state  routing.State
 		err    error
 	}{
-		"API server away":            {readerFunc(func(context.Context, client.Object) error { return away }), Unknown, away},
-		"away for the pod":           {podAway, Unknown, away},
-		"pod gone":                   {podGone, Starting, nil},
-		"API server does not answer": {slow, Unknown, context.DeadlineExceeded},
+		"API server away":            {readerFunc(func(context.Context, client.Object) error { return away }), routing.Unknown, away},
+		"away for the pod":           {podAway, routing.Unknown, away},
+		"pod gone":                   {podGone, routing.Starting, nil},
+		"API server does not answer": {slow, routing.Unknown, context.DeadlineExceeded},
 	} {
 		l := NewLive(LiveOptions{Reader: tc.reader, Timeout: 10 * time.Millisecond})
 		if a, err := l.Resolve(t.Context(), "s"); !errors.Is(err, tc.err) || a.State != tc.state || a.Route != nil {

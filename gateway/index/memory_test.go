@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const many = 100_000
@@ -51,7 +52,7 @@ func TestMemory(t *testing.T) {
 	if perPod > 600 || perSandbox > 400 {
 		t.Errorf("%.0f bytes a pod (budget 600), %.0f a sandbox (budget 400)", perPod, perSandbox)
 	}
-	if a := x.Resolve("i00000000000000000077"); a.State != Running {
+	if a := x.Resolve("i00000000000000000077"); a.State != routing.Running {
 		t.Errorf("%v", a.State)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 type metrics struct {
@@ -43,7 +45,7 @@ type liveMetrics struct{ reads *prometheus.CounterVec }
 func newLiveMetrics() *liveMetrics {
 	m := &liveMetrics{reads: counters("live_reads_total",
 		"Live reads by what they found: a state; sandbox, if only the Sandbox was read; limited, if nothing was read; error, without an answer.", "outcome")}
-	for _, outcome := range append([]string{readLimited, readFailed, readSandbox}, stateNames[:]...) {
+	for _, outcome := range append([]string{readLimited, readFailed, readSandbox}, routing.StateNames()...) {
 		m.reads.WithLabelValues(outcome)
 	}
 	return m

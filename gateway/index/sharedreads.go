@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // pausedRest is the time between two live reads of a sandbox that was found paused.
@@ -27,7 +28,7 @@ const pausedRest = 100 * time.Millisecond
 // A paused sandbox is read at most each pausedRest: a client that asks for it all the time
 // does not use up the reads that others need, and waits a little for each answer.
 type sharedReads struct {
-	read    func(ctx context.Context, key, id string) (Answer, error)
+	read    func(ctx context.Context, key, id string) (routing.Answer, error)
 	ctx     context.Context // of all reads
 	cancel  context.CancelFunc
 	running sync.WaitGroup // reads and rests
@@ -42,11 +43,11 @@ type readOf struct{ key, id string }
 type sharedRead struct {
 	next   *sharedRead   // for the requests that came since this one began
 	done   chan struct{} // closed when the rest is set
-	answer Answer
+	answer routing.Answer
 	err    error
 }
 
-func newSharedReads(read func(ctx context.Context, key, id string) (Answer, error)) *sharedReads {
+func newSharedReads(read func(ctx context.Context, key, id string) (routing.Answer, error)) *sharedReads {
 	x := &sharedReads{read: read, open: map[readOf]*sharedRead{}}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
@@ -62,15 +63,15 @@ func (x *sharedReads) close() {
 }
 
 // resolve returns the answer of a read that begins from now on.
-func (x *sharedReads) resolve(ctx context.Context, key, id string) (Answer, error) {
+func (x *sharedReads) resolve(ctx context.Context, key, id string) (routing.Answer, error) {
 	r := x.join(readOf{key, id})
 	if r == nil {
-		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, context.Canceled)
+		return routing.Answer{}, fmt.Errorf("reading sandbox %s: %w", id, context.Canceled)
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return Answer{}, fmt.Errorf("reading sandbox %s: %w", id, ctx.Err())
+		return routing.Answer{}, fmt.Errorf("reading sandbox %s: %w", id, ctx.Err())
 	}
 	a := r.answer
 	if a.Route != nil { // the caller may change its own
@@ -105,7 +106,7 @@ func (x *sharedReads) run(of readOf, r *sharedRead) {
 	for r != nil {
 		r.answer, r.err = x.read(x.ctx, of.key, of.id)
 		close(r.done)
-		if r.err == nil && r.answer.State == Paused {
+		if r.err == nil && r.answer.State == routing.Paused {
 			backoff.Sleep(x.ctx, pausedRest)
 		}
 		r = x.following(of, r)

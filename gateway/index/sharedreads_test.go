@@ -10,24 +10,25 @@ import (
 
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // reads answers shared reads, each after a while.
 type slowReads struct {
 	begun atomic.Int64
-	state State
+	state routing.State
 	err   error
 }
 
 const readTakes = 10 * time.Millisecond
 
-func (r *slowReads) read(ctx context.Context, _, _ string) (Answer, error) {
+func (r *slowReads) read(ctx context.Context, _, _ string) (routing.Answer, error) {
 	n := r.begun.Add(1)
 	if !backoff.Sleep(ctx, readTakes) {
-		return Answer{}, ctx.Err()
+		return routing.Answer{}, ctx.Err()
 	}
-	a := Answer{State: r.state, Generation: n}
-	if r.state == Running {
+	a := routing.Answer{State: r.state, Generation: n}
+	if r.state == routing.Running {
 		a.Route = &routecache.Route{}
 	}
 	return a, r.err
@@ -37,9 +38,9 @@ func (r *slowReads) read(ctx context.Context, _, _ string) (Answer, error) {
 // share the next.
 func TestSharedReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &slowReads{state: Running}
+		r := &slowReads{state: routing.Running}
 		x := newSharedReads(r.read)
-		answers := make(chan Answer, 200)
+		answers := make(chan routing.Answer, 200)
 		ask := func(key string, begun int64) {
 			go func() {
 				a, err := x.resolve(t.Context(), key, "s")
@@ -83,10 +84,10 @@ func TestSharedReads(t *testing.T) {
 // what is not paused, or could not be read, is read at once.
 func TestReadsOfAPausedSandbox(t *testing.T) {
 	for _, c := range []struct {
-		state State
+		state routing.State
 		err   error
 		most  int64
-	}{{Paused, nil, 10}, {Running, nil, 101}, {Paused, errors.New("no"), 101}} {
+	}{{routing.Paused, nil, 10}, {routing.Running, nil, 101}, {routing.Paused, errors.New("no"), 101}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &slowReads{state: c.state, err: c.err}
 			x := newSharedReads(r.read)
@@ -106,7 +107,7 @@ func TestReadsOfAPausedSandbox(t *testing.T) {
 // A request that leaves does not end the read for the others.
 func TestSharedReadIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &slowReads{state: Running}
+		r := &slowReads{state: routing.Running}
 		x := newSharedReads(r.read)
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 1)
@@ -128,7 +129,7 @@ func TestSharedReadIsLeft(t *testing.T) {
 // At the end nothing is read any more, a paused sandbox rests no more, and nothing new
 // begins.
 func TestSharedReadsEnd(t *testing.T) {
-	for _, state := range []State{Running, Paused} {
+	for _, state := range []routing.State{routing.Running, routing.Paused} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &slowReads{state: state}
 			x := newSharedReads(r.read)

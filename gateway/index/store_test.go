@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // each step is a store call and the hooks it must cause.
@@ -149,7 +150,7 @@ func TestReplace(t *testing.T) {
 	if got, want := j.take(), []string{"changed s", "over s c", "settled s"}; !slices.Equal(got, want) {
 		t.Errorf("sandboxes: %q, want %q", got, want)
 	}
-	if x.Resolve("s").State != Unknown || x.Resolve("t").State != Starting || x.PodRV() != 20 {
+	if x.Resolve("s").State != routing.Unknown || x.Resolve("t").State != routing.Starting || x.PodRV() != 20 {
 		t.Error("wrong records after the lists")
 	}
 	// A name used again is another pod.
@@ -182,10 +183,10 @@ func TestCompact(t *testing.T) {
 	broken.ResourceVersion = "x"
 	must(t, pods.Replace([]any{running, idle, small(pods, broken)}, "20"))
 	must(t, sandboxes.Replace([]any{small(sandboxes, boundSandbox("s", "c", "p")), small(sandboxes, boundSandbox("t", "d", "b"))}, "20"))
-	if a := x.Resolve("s"); a.State != Running || a.Route.PodRV != 5 {
+	if a := x.Resolve("s"); a.State != routing.Running || a.Route.PodRV != 5 {
 		t.Errorf("answer %+v", a)
 	}
-	if a := x.Resolve("t"); a.State != Starting {
+	if a := x.Resolve("t"); a.State != routing.Starting {
 		t.Errorf("a pod without a comparable version answers: %+v", a)
 	}
 	if !slices.Contains(j.take(), "available q") {
@@ -200,11 +201,11 @@ func TestUnreadableObject(t *testing.T) {
 	must(t, sandboxes.Add(boundSandbox("s", "c", "p")))
 	good := claimedPod("p", "s", "c", "10.0.0.1", 5)
 	must(t, pods.Add(good))
-	if x.Resolve("s").State != Running {
+	if x.Resolve("s").State != routing.Running {
 		t.Fatal("not running")
 	}
 	must(t, pods.Update(edit(good, func(p *corev1.Pod) { p.ResourceVersion = "x" })))
-	if x.Resolve("s").State != Starting {
+	if x.Resolve("s").State != routing.Starting {
 		t.Error("the old record still answers")
 	}
 	must(t, pods.Add(&v1alpha1.Sandbox{}))

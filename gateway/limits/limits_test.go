@@ -12,8 +12,8 @@ import (
 	"time"
 	"unique"
 
-	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const streams = 2500 // the chart's
@@ -38,9 +38,9 @@ func TestWaitingIsBounded(t *testing.T) {
 		least, most int
 		want        error
 	}{
-		"with a key":    {true, 20, streams * 3 / 8, streams / 2 * 9 / 10, extproc.ErrNamespaceParking},
-		"without a key": {false, 20, streams / 5, streams / 4, extproc.ErrKeylessParking},
-		"one name":      {true, 1, streams / 10, streams / 8, extproc.ErrNameParking},
+		"with a key":    {true, 20, streams * 3 / 8, streams / 2 * 9 / 10, routing.ErrNamespaceParking},
+		"without a key": {false, 20, streams / 5, streams / 4, routing.ErrKeylessParking},
+		"one name":      {true, 1, streams / 10, streams / 8, routing.ErrNameParking},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

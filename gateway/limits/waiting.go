@@ -3,7 +3,7 @@ package limits
 import (
 	"sync"
 
-	"github.com/sandlane/sandlane/extproc"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Waiting counts the requests that wait: for a pod, a resume, the end of a hold, a live read.
@@ -46,13 +46,13 @@ func (w *Waiting) Wait(namespace, id string, keyed bool) (leave func(), err erro
 	free := w.room - w.all
 	switch {
 	case free <= 0:
-		return nil, extproc.ErrParkingFull
+		return nil, routing.ErrParkingFull
 	case w.names[name] >= l.WaitingForName:
-		return nil, extproc.ErrNameParking
+		return nil, routing.ErrNameParking
 	case keyed && w.of[by] >= l.Waiting*free:
-		return nil, extproc.ErrNamespaceParking
+		return nil, routing.ErrNamespaceParking
 	case !keyed && w.of[by] >= l.WaitingWithoutKey*free:
-		return nil, extproc.ErrKeylessParking
+		return nil, routing.ErrKeylessParking
 	}
 	w.all++
 	w.of[by]++

@@ -18,11 +18,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // The errors of a pause or resume that was refused; writes.ErrStale is one too. The sandbox is
@@ -109,14 +109,14 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 
 // Correct returns the index's answer with the state that this gateway has written last, if
 // the index has not seen that write yet.
-func (p *Pauser) Correct(a index.Answer) index.Answer {
-	if a.ClaimID == "" || a.State == index.Ended {
+func (p *Pauser) Correct(a routing.Answer) routing.Answer {
+	if a.ClaimID == "" || a.State == routing.Ended {
 		return a
 	}
 	if w, ok := p.own.Get(a.ClaimID); ok && a.Generation < w.generation {
-		a.State, a.Route = index.MaybeFrozen, nil
+		a.State, a.Route = routing.MaybeFrozen, nil
 		if w.paused {
-			a.State = index.Paused
+			a.State = routing.Paused
 		}
 	}
 	return a

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // The state in an index's answer is replaced while the index has not seen this gateway's
@@ -34,14 +34,14 @@ func TestCorrect(t *testing.T) {
 	for _, c := range []struct {
 		claim      string
 		generation int64
-		state      index.State
-		want       index.State
+		state      routing.State
+		want       routing.State
 	}{
-		{"paused", 4, index.Running, index.Paused}, {"paused", 5, index.Paused, index.Paused}, {"paused", 6, index.Running, index.Running},
-		{"paused", 4, index.Ended, index.Ended}, {"resumed", 4, index.Paused, index.MaybeFrozen}, {"resumed", 4, index.Running, index.MaybeFrozen},
-		{"resumed", 5, index.Running, index.Running}, {"other", 4, index.Running, index.Running}, {"", 0, index.NoPod, index.NoPod},
+		{"paused", 4, routing.Running, routing.Paused}, {"paused", 5, routing.Paused, routing.Paused}, {"paused", 6, routing.Running, routing.Running},
+		{"paused", 4, routing.Ended, routing.Ended}, {"resumed", 4, routing.Paused, routing.MaybeFrozen}, {"resumed", 4, routing.Running, routing.MaybeFrozen},
+		{"resumed", 5, routing.Running, routing.Running}, {"other", 4, routing.Running, routing.Running}, {"", 0, routing.NoPod, routing.NoPod},
 	} {
-		a := p.Correct(index.Answer{ClaimID: c.claim, Generation: c.generation, State: c.state, Route: &routecache.Route{}})
+		a := p.Correct(routing.Answer{ClaimID: c.claim, Generation: c.generation, State: c.state, Route: &routecache.Route{}})
 		if a.State != c.want || (a.Route == nil) != (a.State != c.state) {
 			t.Errorf("%s at %d, %s: %s, route %v", c.claim, c.generation, c.state, a.State, a.Route)
 		}
@@ -57,7 +57,7 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 	for _, w := range []ownWrite{{generation: 6, paused: true}, {generation: 5}, {generation: 5, awake: true}} {
 		p.remember("c", w)
 	}
-	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
+	if a := p.Correct(routing.Answer{ClaimID: "c", Generation: 5, State: routing.Running}); a.State != routing.Paused {
 		t.Errorf("it is %s", a.State)
 	}
 }
@@ -80,7 +80,7 @@ func TestKnowsAwake(t *testing.T) {
 	}
 	p.remember("c", ownWrite{generation: 6, paused: true})
 	p.remember("c", ownWrite{generation: 5, awake: true})
-	if a := p.Correct(index.Answer{ClaimID: "c", Generation: 5, State: index.Running}); a.State != index.Paused {
+	if a := p.Correct(routing.Answer{ClaimID: "c", Generation: 5, State: routing.Running}); a.State != routing.Paused {
 		t.Errorf("paused since: %s", a.State)
 	}
 	if p.knowsAwake(&v1alpha1.Sandbox{}) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // authenticate finds the owner of the request's API key and counts the request against
@@ -28,7 +29,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 	}
 	owner, err := s.o.Keys.Verify(r.Context(), key)
 	switch {
-	case errors.Is(err, ErrKeyInvalid):
+	case errors.Is(err, routing.ErrBadKey):
 		return s.badKey(r, c, "The API key is not valid.")
 	case err != nil:
 		return fmt.Errorf("verify an API key: %w", err)
@@ -39,7 +40,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 
 // count counts n requests against the limit of the call's key.
 func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
-	budget := s.keys.TakeN(c.owner.name(), n)
+	budget := s.keys.TakeN(c.owner.Name(), n)
 	describeBudget(w.Header(), budget)
 	if !budget.OK {
 		c.quiet = true // it has changed nothing, and there can be any number
@@ -48,14 +49,11 @@ func (s *Server) count(w http.ResponseWriter, c *call, n int) error {
 	return nil
 }
 
-// name tells API keys apart, and does not contain the key.
-func (i KeyOwner) name() string { return i.Namespace + "/" + i.Team + "/" + i.KeyID }
-
 // KeyOf names the API key of the request that ctx comes from; empty if it comes from
 // none, or from one whose key is not known.
 func KeyOf(ctx context.Context) string {
-	if c, ok := ctx.Value(callKey{}).(*call); ok && c.owner != (KeyOwner{}) {
-		return c.owner.name()
+	if c, ok := ctx.Value(callKey{}).(*call); ok && c.owner != (routing.KeyOwner{}) {
+		return c.owner.Name()
 	}
 	return ""
 }

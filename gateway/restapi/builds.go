@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -114,27 +115,27 @@ type AssignedTag struct {
 // namespace is ErrNoBuild.
 type Builds interface {
 	// Request makes a build that waits.
-	Request(ctx context.Context, caller KeyOwner, r BuildRequest) (Build, error)
+	Request(ctx context.Context, caller routing.KeyOwner, r BuildRequest) (Build, error)
 	// Files reports whether an upload for the template is there, and returns what allows one
 	// of that hash.
-	Files(ctx context.Context, caller KeyOwner, templateID, hash string) (present bool, upload string, err error)
+	Files(ctx context.Context, caller routing.KeyOwner, templateID, hash string) (present bool, upload string, err error)
 	// Upload keeps what it reads of an upload of size bytes that Files has allowed.
 	Upload(ctx context.Context, upload, templateID, hash string, size int64, content io.Reader) error
 	// Start starts a build, and returns when that is written.
-	Start(ctx context.Context, caller KeyOwner, templateID, buildID string, r Recipe) error
+	Start(ctx context.Context, caller routing.KeyOwner, templateID, buildID string, r Recipe) error
 	// Get returns a build.
-	Get(ctx context.Context, caller KeyOwner, templateID, buildID string) (Build, error)
+	Get(ctx context.Context, caller routing.KeyOwner, templateID, buildID string) (Build, error)
 	// List returns the builds of a template, by its ID or name, without their logs, the newest
 	// first; there is at least one.
-	List(ctx context.Context, caller KeyOwner, idOrName string) ([]Build, error)
+	List(ctx context.Context, caller routing.KeyOwner, idOrName string) ([]Build, error)
 	// Assign gives tags to the build that has the tag from, and returns its ID when this gateway
 	// knows it by them.
-	Assign(ctx context.Context, caller KeyOwner, idOrName, from string, tags []string) (buildID string, err error)
+	Assign(ctx context.Context, caller routing.KeyOwner, idOrName, from string, tags []string) (buildID string, err error)
 	// Remove takes tags from a template, and returns when this gateway knows it by none of them.
-	Remove(ctx context.Context, caller KeyOwner, idOrName string, tags []string) error
+	Remove(ctx context.Context, caller routing.KeyOwner, idOrName string, tags []string) error
 	// Delete deletes all builds of a template, by its ID or name, and reports whether there
 	// were any.
-	Delete(ctx context.Context, caller KeyOwner, idOrName string) (bool, error)
+	Delete(ctx context.Context, caller routing.KeyOwner, idOrName string) (bool, error)
 }
 
 func noBuilds() *refusal {
@@ -186,7 +187,7 @@ func (s *Server) requestBuild(r *http.Request) (Build, error) {
 }
 
 // buildRequest checks what a client asks for.
-func buildRequest(caller KeyOwner, body *api.TemplateBuildRequest) (BuildRequest, error) {
+func buildRequest(caller routing.KeyOwner, body *api.TemplateBuildRequest) (BuildRequest, error) {
 	text := ptr.Deref(body.Name, "")
 	if text == "" {
 		text = ptr.Deref(body.Alias, "")
@@ -299,7 +300,7 @@ var argsOfStep = map[string]struct{ least, most int }{
 }
 
 // recipeOf checks the body of a start.
-func recipeOf(caller KeyOwner, body *api.TemplateBuildStart) (Recipe, error) {
+func recipeOf(caller routing.KeyOwner, body *api.TemplateBuildStart) (Recipe, error) {
 	recipe := Recipe{Image: ptr.Deref(body.FromImage, ""), Force: ptr.Deref(body.Force, false), Start: ptr.Deref(body.StartCmd, ""), Ready: ptr.Deref(body.ReadyCmd, "")}
 	switch text := ptr.Deref(body.FromTemplate, ""); {
 	case (text != "") == (recipe.Image != ""):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -31,19 +32,19 @@ type fakeBuilds struct {
 	err       error
 }
 
-func (f *fakeBuilds) of(caller KeyOwner, template, id string) error {
+func (f *fakeBuilds) of(caller routing.KeyOwner, template, id string) error {
 	if caller.Namespace != "a" || template != templateA || id != "" && id != buildA {
 		return ErrNoBuild
 	}
 	return f.err
 }
 
-func (f *fakeBuilds) Request(_ context.Context, caller KeyOwner, r BuildRequest) (Build, error) {
+func (f *fakeBuilds) Request(_ context.Context, caller routing.KeyOwner, r BuildRequest) (Build, error) {
 	f.requested = append(f.requested, r)
 	return Build{ID: "new", TemplateID: "id-in-" + caller.Namespace, Name: r.Name, Tags: r.Tags, State: "waiting"}, f.err
 }
 
-func (f *fakeBuilds) Files(_ context.Context, caller KeyOwner, template, hash string) (bool, string, error) {
+func (f *fakeBuilds) Files(_ context.Context, caller routing.KeyOwner, template, hash string) (bool, string, error) {
 	return false, "allowed." + hash, f.of(caller, template, "")
 }
 
@@ -59,7 +60,7 @@ func (f *fakeBuilds) Upload(_ context.Context, upload, template, hash string, si
 	return err
 }
 
-func (f *fakeBuilds) Start(_ context.Context, caller KeyOwner, template, id string, r Recipe) error {
+func (f *fakeBuilds) Start(_ context.Context, caller routing.KeyOwner, template, id string, r Recipe) error {
 	if err := f.of(caller, template, id); err != nil {
 		return err
 	}
@@ -67,28 +68,28 @@ func (f *fakeBuilds) Start(_ context.Context, caller KeyOwner, template, id stri
 	return nil
 }
 
-func (f *fakeBuilds) Get(_ context.Context, caller KeyOwner, template, id string) (Build, error) {
+func (f *fakeBuilds) Get(_ context.Context, caller routing.KeyOwner, template, id string) (Build, error) {
 	return f.build, f.of(caller, template, id)
 }
 
-func (f *fakeBuilds) List(_ context.Context, caller KeyOwner, name string) ([]Build, error) {
+func (f *fakeBuilds) List(_ context.Context, caller routing.KeyOwner, name string) ([]Build, error) {
 	if name == f.build.Name {
 		name = templateA
 	}
 	return append([]Build{f.build}, f.older...), f.of(caller, name, "")
 }
 
-func (f *fakeBuilds) Assign(_ context.Context, caller KeyOwner, name, from string, tags []string) (string, error) {
+func (f *fakeBuilds) Assign(_ context.Context, caller routing.KeyOwner, name, from string, tags []string) (string, error) {
 	f.tagged = append(f.tagged, name+" "+from+" "+strings.Join(tags, ","))
 	return buildA, f.of(caller, name, "")
 }
 
-func (f *fakeBuilds) Remove(_ context.Context, caller KeyOwner, name string, tags []string) error {
+func (f *fakeBuilds) Remove(_ context.Context, caller routing.KeyOwner, name string, tags []string) error {
 	f.tagged = append(f.tagged, name+" "+strings.Join(tags, ","))
 	return f.of(caller, name, "")
 }
 
-func (f *fakeBuilds) Delete(_ context.Context, caller KeyOwner, name string) (bool, error) {
+func (f *fakeBuilds) Delete(_ context.Context, caller routing.KeyOwner, name string) (bool, error) {
 	return f.of(caller, name, "") == nil, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // What chapter 1 of the contract says of each request: status, headers, and parts
@@ -224,7 +225,7 @@ func TestErrorsOfCreate(t *testing.T) {
 		retryAfter, retry, wants string
 	}{
 		{fmt.Errorf("x: %w", ErrNoCapacity), 503, "5", "", "free"},
-		{fmt.Errorf("x: %w", &NoStartError{"ErrImagePull"}), 503, "5", "", "cannot start: ErrImagePull"},
+		{fmt.Errorf("x: %w", &routing.NoStartError{Reason: "ErrImagePull"}), 503, "5", "", "cannot start: ErrImagePull"},
 		{ErrQuota, 429, "5", "", "limit"},
 		{ErrPausedLimit, 429, "", "false", "paused"},
 		{fmt.Errorf("x: %w", ErrBusy), 503, "1", "", "at once"},

@@ -13,6 +13,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
 	"github.com/sandlane/sandlane/gateway/restapi/requestbody"
 	"github.com/sandlane/sandlane/gateway/restapi/requestid"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // statusClientGone is what the metrics show of a request whose client left.
@@ -56,19 +57,6 @@ func (e *InvalidError) Error() string { return ErrInvalid.Error() + ": " + e.Rea
 // Unwrap makes it an ErrInvalid.
 func (*InvalidError) Unwrap() error { return ErrInvalid }
 
-// NoStartError is the ErrNoCapacity of a sandbox whose pool cannot start pods.
-type NoStartError struct {
-	// Reason is one word, as a node gave it; the client reads it.
-	Reason string
-}
-
-func (e *NoStartError) Error() string {
-	return ErrNoCapacity.Error() + ": pods cannot start: " + e.Reason
-}
-
-// Unwrap makes it an ErrNoCapacity.
-func (*NoStartError) Unwrap() error { return ErrNoCapacity }
-
 func notFound(sandboxID string) *refusal {
 	return refuse(http.StatusNotFound, fmt.Sprintf("Sandbox %q doesn't exist or you don't have access to it", sandboxID))
 }
@@ -94,7 +82,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 	var e *refusal
 	var refused *RefusedBuildError
 	var wrong *requestbody.Error
-	var noStart *NoStartError
+	var noStart *routing.NoStartError
 	switch {
 	case errors.As(err, &e):
 		return e

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -232,15 +234,15 @@ func (t fakeTemplates) Templates(namespace string) []Template {
 	return t
 }
 
-type fakeKeys map[string]KeyOwner
+type fakeKeys map[string]routing.KeyOwner
 
-func (k fakeKeys) Verify(_ context.Context, key string) (KeyOwner, error) {
+func (k fakeKeys) Verify(_ context.Context, key string) (routing.KeyOwner, error) {
 	if key == "e2b_0e0e" {
-		return KeyOwner{}, ErrKeysNotReady
+		return routing.KeyOwner{}, ErrKeysNotReady
 	}
 	id, found := k[key]
 	if !found {
-		return KeyOwner{}, ErrKeyInvalid
+		return routing.KeyOwner{}, routing.ErrBadKey
 	}
 	return id, nil
 }

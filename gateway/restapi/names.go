@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // reference is what a client writes for a template, "[team/]name[:tag]", taken apart as
@@ -83,7 +85,7 @@ func invalidReference(err error) *refusal {
 
 // templateOf finds the template that a client of a team names. One with a tag is found
 // if an alias has the tag in it: pools have no tags of their own.
-func (s *Server) templateOf(caller KeyOwner, text string) (Template, error) {
+func (s *Server) templateOf(caller routing.KeyOwner, text string) (Template, error) {
 	ref, err := parseReference(text)
 	if err != nil {
 		return Template{}, invalidReference(err)
@@ -107,7 +109,7 @@ func (s *Server) templateOf(caller KeyOwner, text string) (Template, error) {
 // originFilter returns the envs and pools whose sandboxes a list's template names, and the
 // snapshot whose ID that may be. They may be gone, and an empty origin says that there can be
 // none.
-func (s *Server) originFilter(caller KeyOwner, text string) (from []origin, snapshot string, err error) {
+func (s *Server) originFilter(caller routing.KeyOwner, text string) (from []origin, snapshot string, err error) {
 	if strings.Contains(text, ":") {
 		err = errors.New("tags are not supported here because sandboxes are not tag-scoped")
 	}

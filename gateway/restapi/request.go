@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi/requestid"
 	"github.com/sandlane/sandlane/gateway/restapi/routes"
 	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // call is what is known of one request. Only its own goroutine touches it.
@@ -25,8 +26,8 @@ type call struct {
 	started   time.Time
 	route     *routes.Route // nil until found
 	params    map[string]string
-	owner     KeyOwner // zero until authenticated
-	sandboxID string   // "" until known
+	owner     routing.KeyOwner // zero until authenticated
+	sandboxID string           // "" until known
 	// quiet leaves the request out of the audit log.
 	quiet bool
 }

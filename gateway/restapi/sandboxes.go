@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Errors of a [Sandboxes] that refuses. Any other is a failure of ours.
@@ -224,24 +226,13 @@ type Templates interface {
 	Templates(namespace string) []Template
 }
 
-// KeyOwner is the owner of an API key. KeyID names the key in the audit log without
-// being it.
-type KeyOwner struct {
-	Team, Namespace, KeyID string
-	// NamespaceUID tells apart the namespaces that have that name one after the other.
-	NamespaceUID types.UID
-}
-
-// Errors of [Keys].
-var (
-	ErrKeyInvalid = errors.New("unknown API key")
-	// ErrKeysNotReady: the keys are not known yet; 503.
-	ErrKeysNotReady = errors.New("the API keys are not known yet")
-)
+// ErrKeysNotReady is an error of [Keys]: the keys are not known yet; 503.
+var ErrKeysNotReady = errors.New("the API keys are not known yet")
 
 // Keys verifies API keys, in constant time and from memory.
 type Keys interface {
-	Verify(ctx context.Context, key string) (KeyOwner, error)
+	// Verify returns routing.ErrBadKey for a key that is not valid.
+	Verify(ctx context.Context, key string) (routing.KeyOwner, error)
 }
 
 // Tokens derives the tokens of a sandbox.

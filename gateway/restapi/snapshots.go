@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 	"github.com/sandlane/sandlane/gateway/restapi/sandboxid"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // snapshotTimeout bounds a snapshot. SDKs give up after 60 s.
@@ -49,7 +50,7 @@ type Snapshot struct {
 type Snapshots interface {
 	// Create keeps the files of a sandbox that runs, and returns when they are kept.
 	// After an error nothing is.
-	Create(ctx context.Context, caller KeyOwner, sandboxID string, names []string) (Snapshot, error)
+	Create(ctx context.Context, caller routing.KeyOwner, sandboxID string, names []string) (Snapshot, error)
 	// Get returns a snapshot by its ID.
 	Get(ctx context.Context, namespace, id string) (Snapshot, error)
 	// List returns all snapshots of a namespace, in no order.
@@ -106,7 +107,7 @@ func (s *Server) createSnapshot(r *http.Request) (Snapshot, error) {
 const maxSnapshotName = 128
 
 // snapshotName checks the name that a client gives a snapshot.
-func (s *Server) snapshotName(caller KeyOwner, text string) (string, error) {
+func (s *Server) snapshotName(caller routing.KeyOwner, text string) (string, error) {
 	ref, err := parseReference(text)
 	switch {
 	case err != nil:
@@ -195,7 +196,7 @@ func namesMoved(all []Snapshot) []Snapshot {
 	return all
 }
 
-func snapshotFilter(caller KeyOwner, params api.ListSnapshotsParams) (func(Snapshot) bool, error) {
+func snapshotFilter(caller routing.KeyOwner, params api.ListSnapshotsParams) (func(Snapshot) bool, error) {
 	id, name := "", ""
 	if params.SandboxID != nil && *params.SandboxID != "" {
 		var ok bool
@@ -254,7 +255,7 @@ func (s *Server) DeleteTemplate(w http.ResponseWriter, r *http.Request, text str
 // snapshotsOf finds what a client names: the snapshot of that ID, or all that were given that
 // name, the newest first. Only the newest has the name. The others go with it, as builds of one
 // template do: if they stayed, the name would be back, and with it older files.
-func (s *Server) snapshotsOf(ctx context.Context, caller KeyOwner, text string) ([]Snapshot, error) {
+func (s *Server) snapshotsOf(ctx context.Context, caller routing.KeyOwner, text string) ([]Snapshot, error) {
 	ref, err := parseReference(text)
 	if err != nil || !ref.ofTeam(caller.Team) {
 		return nil, ErrNoSnapshot
@@ -280,7 +281,7 @@ func (s *Server) snapshotsOf(ctx context.Context, caller KeyOwner, text string) 
 
 // beginning finds what a create begins with: a template, or a snapshot and the template
 // of its pool.
-func (s *Server) beginning(ctx context.Context, caller KeyOwner, text string) (Template, string, error) {
+func (s *Server) beginning(ctx context.Context, caller routing.KeyOwner, text string) (Template, string, error) {
 	template, err := s.templateOf(caller, text)
 	var refused *refusal
 	if err == nil || s.o.Snapshots == nil || !errors.As(err, &refused) || refused.status != http.StatusNotFound {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // fakeSnapshots keeps them in memory.
@@ -18,7 +19,7 @@ type fakeSnapshots struct {
 	creates error
 }
 
-func (f *fakeSnapshots) Create(_ context.Context, caller KeyOwner, sandboxID string, names []string) (Snapshot, error) {
+func (f *fakeSnapshots) Create(_ context.Context, caller routing.KeyOwner, sandboxID string, names []string) (Snapshot, error) {
 	if f.creates != nil {
 		return Snapshot{}, f.creates
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // bodies are valid ones for the operations that need one.
@@ -112,7 +114,7 @@ func TestEveryOperation(t *testing.T) {
 			s, f, kept := snapshotServer(t)
 			s.o.Builds = &fakeBuilds{build: Build{ID: buildA, TemplateID: templateA, Name: "x", State: "ready"}}
 			s.o.Secrets = &fakeSecrets{all: []Secret{{ID: strings.Repeat("0", 32), Name: "key"}}}
-			if _, err := kept.Create(t.Context(), KeyOwner{Namespace: "a"}, idA, nil); err != nil {
+			if _, err := kept.Create(t.Context(), routing.KeyOwner{Namespace: "a"}, idA, nil); err != nil {
 				t.Fatal(err)
 			}
 			before := maps.Clone(f.sandboxes)

@@ -61,5 +61,5 @@ func split(line string) []string {
 // NoPod returns the chain of docs/design/no-pod.md.
 func NoPod(t *testing.T) []map[string]string {
 	t.Helper()
-	return Rows(t, "no-pod.md", "why", "schedule", "activation", "extproc", "a request's answer", "create")
+	return Rows(t, "no-pod.md", "why", "schedule", "error", "a request's answer", "create")
 }

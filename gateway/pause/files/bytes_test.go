@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const gib = 1 << 30
@@ -69,7 +70,7 @@ func TestBytesAreBounded(t *testing.T) {
 	w.x.o.Limits = func(string) Limits { return Limits{SnapshotBytes: 2, SnapshotBytesOfKey: 1, PauseBytes: 8} }
 	take := func(key string, bytes int) error {
 		w.files = strings.NewReader(strings.Repeat("x", bytes))
-		_, err := w.x.Create(t.Context(), restapi.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
+		_, err := w.x.Create(t.Context(), routing.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
 		return err
 	}
 	for i, step := range []struct {
@@ -176,7 +177,7 @@ func TestAVolumeThatFills(t *testing.T) {
 	}
 	snapshots := func(key string) error {
 		_, err := fill(func() error {
-			_, err := w.x.Create(t.Context(), restapi.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
+			_, err := w.x.Create(t.Context(), routing.KeyOwner{Namespace: "ns", KeyID: key}, "i0", nil)
 			return err
 		})
 		return err

@@ -18,11 +18,11 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/failpoint"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -35,14 +35,14 @@ const (
 )
 
 // Create implements restapi.Snapshots.
-func (x *Snapshots) Create(ctx context.Context, caller restapi.KeyOwner, sandboxID string, names []string) (restapi.Snapshot, error) {
+func (x *Snapshots) Create(ctx context.Context, caller routing.KeyOwner, sandboxID string, names []string) (restapi.Snapshot, error) {
 	begun := time.Now()
 	made, err := x.create(ctx, caller, sandboxID, names)
 	x.o.Metrics.observe(opCreate, begun, err)
 	return made, err
 }
 
-func (x *Snapshots) create(ctx context.Context, caller restapi.KeyOwner, sandboxID string, names []string) (restapi.Snapshot, error) {
+func (x *Snapshots) create(ctx context.Context, caller routing.KeyOwner, sandboxID string, names []string) (restapi.Snapshot, error) {
 	s, pod, err := x.running(ctx, caller, sandboxID)
 	if err == nil && !identified(pod) {
 		err = publicError(errUnidentified)
@@ -78,7 +78,7 @@ func (x *Snapshots) create(ctx context.Context, caller restapi.KeyOwner, sandbox
 
 // makeObject creates the Checkpoint of a snapshot; restapi.ErrSnapshotLimit if the caller keeps
 // as many as it may.
-func (x *Snapshots) makeObject(ctx context.Context, caller restapi.KeyOwner, cp *v1alpha1.Checkpoint) error {
+func (x *Snapshots) makeObject(ctx context.Context, caller routing.KeyOwner, cp *v1alpha1.Checkpoint) error {
 	giveBack, err := x.reserve(ctx, caller)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func newID() string {
 
 // running reads a sandbox of the caller's namespace and its pod. It is an error if the
 // sandbox does not run, or its pod may not be called.
-func (x *Snapshots) running(ctx context.Context, caller restapi.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
+func (x *Snapshots) running(ctx context.Context, caller routing.KeyOwner, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
 	reader := restapi.KeyOf(ctx)
 	if reader == "" {
 		reader = caller.Namespace
@@ -115,7 +115,7 @@ func (x *Snapshots) running(ctx context.Context, caller restapi.KeyOwner, id str
 		token := x.o.Pods.Begin(id)
 		s, err := x.o.Live.Sandbox(ctx, reader, id)
 		switch {
-		case errors.Is(err, index.ErrLimited):
+		case errors.Is(err, routing.ErrLimited):
 			return nil, nil, fmt.Errorf("%w: %w", restapi.ErrBusy, err)
 		case err != nil:
 			return nil, nil, err
@@ -140,7 +140,7 @@ func (x *Snapshots) running(ctx context.Context, caller restapi.KeyOwner, id str
 // creation to Succeeded. It looks at the sandbox again right before it calls the pod: the
 // writes since the first look may have taken so long that the pod's address serves another
 // sandbox, or that the sandbox runs in another pod.
-func (x *Snapshots) save(ctx context.Context, caller restapi.KeyOwner, cp *v1alpha1.Checkpoint) error {
+func (x *Snapshots) save(ctx context.Context, caller routing.KeyOwner, cp *v1alpha1.Checkpoint) error {
 	err := x.setStatus(ctx, cp, "", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointCreating})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // ReserveForPause reserves room for the files of a sandbox that is to hibernate, which
@@ -17,7 +18,7 @@ import (
 // The reservation ends when Keep has created the Checkpoint, which counts from then on, or
 // when giveBack is called. The caller must call giveBack.
 func (x *Snapshots) ReserveForPause(ctx context.Context, s *v1alpha1.Sandbox) (giveBack func(), err error) {
-	giveBack, err = x.reserve(ctx, restapi.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
+	giveBack, err = x.reserve(ctx, routing.KeyOwner{Team: s.Spec.Team, Namespace: s.Spec.Namespace, KeyID: s.Annotations[v1alpha1.AnnotationOwner]})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (m *reservations) add(owners ...owner) (counts map[owner]int, giveBack func
 
 // reserve reserves room for one more snapshot of a caller; restapi.ErrSnapshotLimit if there is
 // none. Call giveBack once the Checkpoint is created, or will not be.
-func (x *Snapshots) reserve(ctx context.Context, caller restapi.KeyOwner) (giveBack func(), err error) {
+func (x *Snapshots) reserve(ctx context.Context, caller routing.KeyOwner) (giveBack func(), err error) {
 	limits := map[owner]int{}
 	var l Limits
 	if x.o.Limits != nil {

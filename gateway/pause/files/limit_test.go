@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // put makes a Checkpoint beside the package.
@@ -32,7 +33,7 @@ func (w *world) put(namespace, key string, cause v1alpha1.CheckpointCause, phase
 // take makes a snapshot with an API key.
 func (w *world) take(key string) error {
 	w.files = strings.NewReader("files")
-	_, err := w.x.Create(w.t.Context(), restapi.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: key}, "i0", nil)
+	_, err := w.x.Create(w.t.Context(), routing.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: key}, "i0", nil)
 	return err
 }
 

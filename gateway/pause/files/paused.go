@@ -19,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // giveUpTimeout bounds the write that takes a resume back.
@@ -131,22 +132,22 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 
 // Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known
 // before the claim. It refuses a pod with other images, and every pod if the archive is
-// lost or its restore has just failed in several pods, with activation.ErrNotRestorable. It is
+// lost or its restore has just failed in several pods, with routing.ErrNotRestorable. It is
 // an activation.Options.Fits.
 func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
 	cp, err := p.readCheckpoint(ctx, s)
 	if errors.Is(err, errLost) {
-		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, err)
+		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
 	}
 	if err != nil {
 		return err
 	}
 	if delay := p.refusals.delay(s, time.Now()); delay > 0 {
-		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", activation.ErrNotRestorable, delay.Round(time.Second))
+		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", routing.ErrNotRestorable, delay.Round(time.Second))
 	}
 	archive, err := p.openArchive(ctx, cp)
 	if err != nil {
-		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, err)
+		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
 	}
 	_ = archive.Close()         // nothing was read
 	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
@@ -158,7 +159,7 @@ func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.N
 	}
 	// A pod with the annotation gets other images by the claim, too.
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" && !runsImagesOf(pod, cp) {
-		return fmt.Errorf("%w: %w", activation.ErrNotRestorable, ErrSaveMismatch)
+		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, ErrSaveMismatch)
 	}
 	return nil
 }

@@ -28,11 +28,12 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 var errQuota = errors.New("exceeded quota")
 
-var alpha = restapi.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: "k1"}
+var alpha = routing.KeyOwner{Team: "alpha", Namespace: "ns", KeyID: "k1"}
 
 // world is an API server, a pod's sandboxd and a store.
 type world struct {

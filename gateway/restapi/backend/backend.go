@@ -20,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Backend is what the REST API does to sandboxes: restapi.Sandboxes over the parts
@@ -44,7 +45,6 @@ type Backend struct {
 	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.ReserveForPause
 	restores        bool
 	rehibernate     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
-	quota           Quota
 	node            *NodeSize
 	closed          egress.Closed
 	system          string
@@ -69,7 +69,7 @@ var _ restapi.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation, wait: o.Wait,
-		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, quota: o.Quota, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
+		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
 		restorer: o.Restorer,
 		logLimit: rate.Sometimes{Interval: time.Second},
 	}
@@ -119,7 +119,7 @@ func (x *Backend) getBy(ctx context.Context, namespace, id string, read func(con
 
 // readError turns the error of a live read into package restapi's.
 func readError(err error) error {
-	if errors.Is(err, index.ErrLimited) {
+	if errors.Is(err, routing.ErrLimited) {
 		return fmt.Errorf("%w: %w", restapi.ErrBusy, err)
 	}
 	return err

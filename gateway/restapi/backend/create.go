@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/schedule"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // errEndedMeanwhile: the sandbox was gone before its create was done.
@@ -69,9 +69,7 @@ func (x *Backend) Create(ctx context.Context, n restapi.NewSandbox) (restapi.San
 		}
 		return err
 	}
-	err = x.activate(ctx, activation.Request{
-		ID: n.ID, Namespace: n.Namespace, Env: n.SandboxEnv, Pool: n.Pool, Team: n.Team, New: true, Make: m,
-	})
+	err = x.activate(ctx, routing.Request{ID: n.ID, Namespace: n.Namespace, Env: n.SandboxEnv, Pool: n.Pool, Team: n.Team}, m)
 	switch {
 	case err != nil:
 	case ctx.Err() != nil:
@@ -84,17 +82,21 @@ func (x *Backend) Create(ctx context.Context, n restapi.NewSandbox) (restapi.San
 	if m.Tried() && !x.undo(n) {
 		return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w: %w", n.ID, restapi.ErrOutcomeUnknown, err)
 	}
-	return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, x.createError(err))
+	return restapi.Sandbox{}, fmt.Errorf("create sandbox %s: %w", n.ID, createError(err))
 }
 
-// activate waits for a pod, in one of the places that the namespace has for that.
-func (x *Backend) activate(ctx context.Context, r activation.Request) error {
+// activate waits for a pod, in one of the places that the namespace has for that. A nil make
+// is that of a sandbox which exists.
+func (x *Backend) activate(ctx context.Context, r routing.Request, m *activation.Make) error {
 	leave, err := x.wait(r.Namespace, r.ID)
 	if err != nil {
 		return fmt.Errorf("%w: %w", restapi.ErrManyWait, err)
 	}
 	defer leave()
-	return x.activator.Activate(ctx, r)
+	if m == nil {
+		return x.activator.Activate(ctx, r)
+	}
+	return x.activator.Create(ctx, r, m)
 }
 
 // restoreOf returns what restores the files that the sandbox begins with.
@@ -175,32 +177,22 @@ func (x *Backend) makeOf(n restapi.NewSandbox) (*activation.Make, error) {
 	return m, nil
 }
 
-// createError turns the error of an activation into package restapi's, as
+// createError turns an error of the request path into package restapi's, as
 // docs/design/no-pod.md lists them. Any other stays as it is: a failure of ours.
-func (x *Backend) createError(err error) error {
-	if noStart := (*activation.NoStartError)(nil); errors.As(err, &noStart) {
-		return fmt.Errorf("%w: %w", &restapi.NoStartError{Reason: noStart.Reason}, err)
-	}
-	for _, m := range []struct{ from, to error }{
-		{activation.ErrNoCapacity, restapi.ErrNoCapacity},
-		{activation.ErrNoMember, restapi.ErrNoCapacity},
-		{activation.ErrShutdown, restapi.ErrNoCapacity}, // not here, nothing was made, try again
-	} {
-		if errors.Is(err, m.from) {
-			return fmt.Errorf("%w: %w", m.to, err)
-		}
-	}
+func createError(err error) error {
 	// The errors' own texts name pods, which clients must not see.
+	var invalid *routing.InvalidError
 	switch {
-	case errors.Is(err, activation.ErrPoolNotFound):
+	case errors.Is(err, routing.ErrNoCapacity), errors.Is(err, routing.ErrNoMember),
+		errors.Is(err, routing.ErrDraining): // not here, nothing was made, try again
+		return fmt.Errorf("%w: %w", restapi.ErrNoCapacity, err)
+	case errors.Is(err, routing.ErrPoolNotFound):
 		return fmt.Errorf("%w: %w", restapi.Invalidf("the template's pool is gone"), err)
-	case errors.Is(err, activation.ErrInvalid):
-		return fmt.Errorf("%w: %w", restapi.Invalidf("%s", schedule.PublicReason(err)), err)
-	}
-	if errors.Is(err, files.ErrMismatch) {
+	case errors.As(err, &invalid):
+		return fmt.Errorf("%w: %w", restapi.Invalidf("%s", invalid.Reason), err)
+	case errors.Is(err, files.ErrMismatch):
 		return fmt.Errorf("%w: %w", restapi.Invalidf("%s", files.ErrMismatch.Error()), err)
-	}
-	if x.quota.Exceeded(err) {
+	case errors.Is(err, routing.ErrSandboxLimit):
 		return fmt.Errorf("%w: %w", restapi.ErrQuota, err)
 	}
 	return err

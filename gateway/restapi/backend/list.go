@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // listPage is how many sandboxes one call to the API server returns.
@@ -81,7 +81,7 @@ func (x *Backend) corrected(l *keptList) restapi.Listing {
 		life := x.index.Life(s.ID)
 		switch {
 		case life.Known && life.UID == s.UID:
-			if x.ended.Correct(index.Answer{State: index.Running, ClaimID: life.ClaimID}).State == index.Ended {
+			if x.ended.Correct(routing.Answer{State: routing.Running, ClaimID: life.ClaimID}).State == routing.Ended {
 				continue
 			}
 			if life.Paused && !s.Paused {

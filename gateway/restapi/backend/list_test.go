@@ -24,6 +24,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -62,8 +63,8 @@ func manySandboxes(t *testing.T, n int) (x *Backend, calls *int, version *int) {
 // oneKey is a key of one team, and tokens and templates of none.
 type oneKey struct{}
 
-func (oneKey) Verify(context.Context, string) (restapi.KeyOwner, error) {
-	return restapi.KeyOwner{Team: "team", Namespace: "team", KeyID: "key"}, nil
+func (oneKey) Verify(context.Context, string) (routing.KeyOwner, error) {
+	return routing.KeyOwner{Team: "team", Namespace: "team", KeyID: "key"}, nil
 }
 func (oneKey) Envd(string, types.UID) string                    { return "" }
 func (oneKey) Traffic(string, types.UID) string                 { return "" }

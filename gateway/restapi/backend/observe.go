@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -30,7 +30,7 @@ func (x *Backend) Metrics(ctx context.Context, namespace, id string, history boo
 	if err != nil {
 		return nil, err
 	}
-	if a.State != index.Running || !a.Sandboxd {
+	if a.State != routing.Running || !a.Sandboxd {
 		return []restapi.Metric{}, nil
 	}
 	if !x.cache.Admits(token, a.Route) {
@@ -54,19 +54,19 @@ func (x *Backend) Metrics(ctx context.Context, namespace, id string, history boo
 
 // locate finds where a sandbox of the namespace runs: from the index, or by a live read
 // if the index does not show it running.
-func (x *Backend) locate(ctx context.Context, namespace, id string) (index.Answer, error) {
+func (x *Backend) locate(ctx context.Context, namespace, id string) (routing.Answer, error) {
 	if !sandboxID.MatchString(id) {
-		return index.Answer{}, restapi.ErrNotFound
+		return routing.Answer{}, restapi.ErrNotFound
 	}
 	a := x.ended.Correct(x.index.Resolve(id))
-	if a.State != index.Running {
+	if a.State != routing.Running {
 		var err error
 		if a, err = x.live.ResolveFor(ctx, readerOf(ctx, namespace), id); err != nil {
 			return a, readError(err)
 		}
 	}
-	if a.State == index.Unknown || a.State == index.Ended || a.Namespace != namespace {
-		return index.Answer{}, restapi.ErrNotFound
+	if a.State == routing.Unknown || a.State == routing.Ended || a.Namespace != namespace {
+		return routing.Answer{}, restapi.ErrNotFound
 	}
 	return a, nil
 }
@@ -78,7 +78,7 @@ func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
-	if a.State != index.Running || limit <= 0 {
+	if a.State != routing.Running || limit <= 0 {
 		return []restapi.LogLine{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, logsTimeout)
@@ -98,7 +98,7 @@ func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]
 	return lines, nil
 }
 
-func (x *Backend) readLogs(ctx context.Context, a index.Answer, limit int) ([]restapi.LogLine, error) {
+func (x *Backend) readLogs(ctx context.Context, a routing.Answer, limit int) ([]restapi.LogLine, error) {
 	stream, err := x.pods.CoreV1().Pods(a.Namespace).GetLogs(a.PodName, &corev1.PodLogOptions{
 		Container: x.container(a), Timestamps: true, TailLines: new(int64(limit)), LimitBytes: new(int64(maxLogBytes)),
 	}).Stream(ctx)
@@ -122,7 +122,7 @@ func (x *Backend) readLogs(ctx context.Context, a index.Answer, limit int) ([]re
 
 // container is the one whose logs are a sandbox's: that with sandboxd, else the
 // first. Empty if the template is gone, which works for pods of one container.
-func (x *Backend) container(a index.Answer) string {
+func (x *Backend) container(a routing.Answer) string {
 	pool, _ := x.index.Pool(a.Namespace, a.Pool)
 	template := x.index.Template(pool)
 	if template == nil || len(template.Template.Spec.Containers) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // Endings are the claims whose sandboxes this gateway has ended, which the index
@@ -26,7 +27,7 @@ type Endings interface {
 	// Add is called when the end of the claim's sandbox is written.
 	Add(claim string)
 	// Correct turns the answer into Ended if this gateway ended its claim.
-	Correct(a index.Answer) index.Answer
+	Correct(a routing.Answer) routing.Answer
 }
 
 // Agent speaks to the sandboxd of a pod.
@@ -59,12 +60,6 @@ type Restorer interface {
 	Close()
 }
 
-// Quota says what the API server's errors mean.
-type Quota interface {
-	// Exceeded reports whether a ResourceQuota forbade the write.
-	Exceeded(err error) bool
-}
-
 // Options are the parts of the gateway that a Backend works with. All but ReserveForPause,
 // Restores and Restorer are required; Rehibernate only with Restores.
 type Options struct {
@@ -87,7 +82,6 @@ type Options struct {
 	// Rehibernate takes back the resume of a sandbox that has no pod; the sandbox hibernates
 	// again.
 	Rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error
-	Quota       Quota
 	Node        *NodeSize
 	Closed      egress.Closed // what no sandbox may connect to
 	// SystemNamespace is where egress processes are, and PublicKeys reads what rules are

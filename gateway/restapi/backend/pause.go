@@ -10,11 +10,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // pauseTries bounds how often a pause or a resume starts over because the sandbox
@@ -88,7 +88,7 @@ func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end fu
 	}
 	end, ok := x.freezes.begin(types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, s.Name, most,
 		func() int { return x.index.Paused(s.Spec.Namespace, s.Spec.Pool) },
-		func(id string) bool { return x.index.Resolve(id).State == index.Paused })
+		func(id string) bool { return x.index.Resolve(id).State == routing.Paused })
 	if !ok {
 		return nil, fmt.Errorf("pause sandbox %s: %w", s.Name, restapi.ErrPausedLimit)
 	}
@@ -142,11 +142,11 @@ const undoTimeoutOfResume = 5 * time.Second
 // resume that is under way. If that fails and the sandbox has no pod it hibernates again;
 // one that is bound goes on.
 func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout time.Duration) error {
-	r := activation.Request{ID: s.Name, Namespace: s.Spec.Namespace, Env: s.Spec.Env, Pool: s.Spec.Pool, Team: s.Spec.Team, MayClaim: true}
+	r := routing.Request{ID: s.Name, Namespace: s.Spec.Namespace, Env: s.Spec.Env, Pool: s.Spec.Pool, Team: s.Spec.Team, MayClaim: true}
 	if v1alpha1.Hibernated(s) {
-		r.Resume = activation.Resume{UID: s.UID, Lifetime: max(timeout, 1)} // 0 were no end
+		r.Resume = routing.Resume{UID: s.UID, Lifetime: max(timeout, 1)} // 0 were no end
 	}
-	err := x.activate(ctx, r)
+	err := x.activate(ctx, r, nil)
 	if err == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout t
 	case errors.Is(err, activation.ErrNotReady) && time.Until(deadline) > time.Second: // refused, and not late
 		return fmt.Errorf("resume sandbox %s: %s", s.Name, err.Error())
 	}
-	return fmt.Errorf("resume sandbox %s: %w", s.Name, x.createError(err))
+	return fmt.Errorf("resume sandbox %s: %w", s.Name, createError(err))
 }
 
 // lifeSince returns the time from which a sandbox's longest life counts: when it was made,
