@@ -216,24 +216,28 @@ func TestFirstRequestForAnExistingSandbox(t *testing.T) {
 	}
 }
 
+// A sandbox that starts, or whose processes may be frozen, is reached by following its
+// activation, which wakes it.
 func TestStartingIsFollowed(t *testing.T) {
-	f := newFixture(t)
-	f.resolver.setIndex("hello", routing.Answer{State: routing.Starting, Namespace: "team", Pool: "closed", Team: "red"})
-	f.act.do = func(context.Context, routing.Request) error {
-		r := testRoute("hello")
-		r.Pool = routecache.PoolOf("team", "closed")
-		f.resolver.setIndex("hello", running(r))
-		return nil
-	}
-	if a := f.ask(t, append(host("hello"), "x-sandbox-api-key", "key-team")...); a.destination == "" {
-		t.Errorf("answer %+v", a)
-	}
-	want := routing.Request{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
-	if len(f.act.calls) != 1 || f.act.calls[0] != want || f.outcomes(outcomeParked, "") != 1 {
-		t.Errorf("activations %+v", f.act.calls)
-	}
-	if f.resolver.reads != 0 {
-		t.Error("the index had caught up; no live read was needed")
+	for _, state := range []routing.State{routing.Starting, routing.MaybeFrozen} {
+		f := newFixture(t)
+		f.resolver.setIndex("hello", routing.Answer{State: state, Namespace: "team", Pool: "closed", Team: "red"})
+		f.act.do = func(context.Context, routing.Request) error {
+			r := testRoute("hello")
+			r.Pool = routecache.PoolOf("team", "closed")
+			f.resolver.setIndex("hello", running(r))
+			return nil
+		}
+		if a := f.ask(t, append(host("hello"), "x-sandbox-api-key", "key-team")...); a.destination == "" {
+			t.Errorf("%v: answer %+v", state, a)
+		}
+		want := routing.Request{ID: "hello", Namespace: "team", Pool: "closed", Team: "red"}
+		if len(f.act.calls) != 1 || f.act.calls[0] != want || f.outcomes(outcomeParked, "") != 1 {
+			t.Errorf("%v: activations %+v", state, f.act.calls)
+		}
+		if f.resolver.reads != 0 {
+			t.Errorf("%v: the index had caught up; no live read was needed", state)
+		}
 	}
 }
 
