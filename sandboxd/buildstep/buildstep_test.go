@@ -151,6 +151,8 @@ func TestCopyHostile(t *testing.T) {
 		{"a pipe", []item{{"x", "", tar.TypeFifo, 0}}, Files{}, ErrKind},
 		{"a hard link upwards", []item{{"a", "1", tar.TypeReg, 0}, {"x", "../secret", tar.TypeLink, 0}}, Files{}, nil},
 		{"an absolute hard link", []item{{"a", "1", tar.TypeReg, 0}, {"x", "/etc/passwd", tar.TypeLink, 0}}, Files{}, nil},
+		{"a file without a name", []item{{"", "1", tar.TypeReg, 0}, {"x", "1", tar.TypeReg, 0}}, Files{}, ErrKind},
+		{"a source that is a file and a folder", []item{{"app", "1", tar.TypeReg, 0}, {"app/x", "1", tar.TypeReg, 0}}, Files{Source: "app"}, ErrKind},
 		{"a file through a link that leads out", []item{{"l", "..", tar.TypeSymlink, 0}, {"l/outside", "1", tar.TypeReg, 0}}, Files{}, errReplaced},
 		{"a hard link to what is outside", []item{{"l", "..", tar.TypeSymlink, 0}, {"x", "l/secret", tar.TypeLink, 0}}, Files{}, nil},
 		{"too many files", []item{{"a", "", tar.TypeReg, 0}, {"b", "", tar.TypeReg, 0}}, Files{MaxFiles: 1}, ErrTooMuch},

@@ -99,6 +99,8 @@ type copier struct {
 	Files
 	base string
 	root *os.Root // the destination, or the folder of a single file; nil until the first entry
+	// single: the source is one file, and root the folder around it, into which nothing else goes.
+	single bool
 	// folders get their modes last, since a folder without the right to write takes no files.
 	folders map[string]fs.FileMode
 }
@@ -115,7 +117,7 @@ func (c *copier) entry(h *tar.Header, content io.Reader) error {
 		return ErrTooMuch
 	}
 	name := path.Clean(strings.TrimSuffix(h.Name, "/"))
-	if !filepath.IsLocal(name) {
+	if !filepath.IsLocal(name) || name == "." && h.Typeflag != tar.TypeDir {
 		return fmt.Errorf("%w: its name leads out of the upload", ErrKind)
 	}
 	rel, err := c.place(name, h.Typeflag == tar.TypeDir)
@@ -185,6 +187,9 @@ func (c *copier) place(name string, folder bool) (string, error) {
 		}
 		rel = inside
 	}
+	if c.single {
+		return "", fmt.Errorf("%w: the source is a file and a folder", ErrKind)
+	}
 	if c.root == nil {
 		if err := c.open(c.Destination); err != nil {
 			return "", err
@@ -200,6 +205,7 @@ func (c *copier) placeFile(name string) (string, error) {
 		at = path.Join(at, path.Base(name))
 	}
 	if c.root == nil {
+		c.single = true
 		if err := c.open(path.Dir(at)); err != nil {
 			return "", err
 		}
