@@ -155,6 +155,7 @@ const hangsUp = -1
 type initBody struct {
 	Token string            `json:"accessToken"`
 	Env   map[string]string `json:"envVars"`
+	CA    string            `json:"caBundle"`
 	At    time.Time         `json:"timestamp"`
 
 	Sandbox, Template string `json:"-"` // of the header
