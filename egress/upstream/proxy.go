@@ -42,7 +42,7 @@ func tunnel(c net.Conn, to netip.AddrPort) error {
 	if _, err := fmt.Fprintf(c, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", to); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(bufio.NewReaderSize(&io.LimitedReader{R: oneByOne{c}, N: maxAnswer}, 1), &http.Request{Method: http.MethodConnect})
+	answer, err := http.ReadResponse(bufio.NewReaderSize(&io.LimitedReader{R: oneByOne{c}, N: maxAnswer}, 1), &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // its body is the host's, and would be read
 	if err != nil {
 		return err
 	}
