@@ -17,6 +17,7 @@ require (
 	github.com/google/nftables v0.3.0
 	github.com/google/uuid v1.6.0
 	github.com/hashicorp/golang-lru/v2 v2.0.7
+	github.com/moby/patternmatcher v0.6.0
 	github.com/moby/sys/user v0.4.0
 	github.com/oapi-codegen/runtime v1.6.0
 	github.com/opencontainers/umoci v0.6.0

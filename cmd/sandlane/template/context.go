@@ -2,7 +2,6 @@ package template
 
 import (
 	"archive/tar"
-	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,9 +12,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 )
 
 // fixedTime is the time of all files in an archive, so that equal files have equal archives. ZIP
@@ -25,54 +26,26 @@ var fixedTime = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 // buildContext is the folder that COPY copies from.
 type buildContext struct {
 	dir     string
-	ignored []ignore
-}
-
-// ignore is a line of a .dockerignore.
-type ignore struct {
-	pattern *regexp.Regexp
-	back    bool // what matches is not ignored
+	ignored *patternmatcher.PatternMatcher // the lines of .dockerignore, as Docker reads them
 }
 
 func openContext(dir string) (*buildContext, error) {
-	c := &buildContext{dir: dir}
-	f, err := os.Open(filepath.Join(dir, ".dockerignore"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
-	if err != nil {
+	var patterns []string
+	switch f, err := os.Open(filepath.Join(dir, ".dockerignore")); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, fmt.Errorf("read the context: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	for s := bufio.NewScanner(f); ; {
-		if !s.Scan() {
-			return c, s.Err()
-		}
-		text, back := strings.CutPrefix(strings.TrimSpace(s.Text()), "!")
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue
-		}
-		c.ignored = append(c.ignored, ignore{glob(path.Clean(strings.TrimPrefix(text, "/"))), back})
-	}
-}
-
-// glob is a pattern of files, where ** is any folders, and what it matches may be a folder around.
-func glob(pattern string) *regexp.Regexp {
-	text := regexp.QuoteMeta(pattern)
-	for _, pair := range [][2]string{{`\*\*/`, `(?:.*/)?`}, {`\*\*`, `.*`}, {`\*`, `[^/]*`}, {`\?`, `[^/]`}} {
-		text = strings.ReplaceAll(text, pair[0], pair[1])
-	}
-	return regexp.MustCompile(`^(?:` + text + `)(?:/.*)?$`)
-}
-
-func (c *buildContext) ignores(name string) bool {
-	ignored := false
-	for _, i := range c.ignored {
-		if i.pattern.MatchString(name) {
-			ignored = !i.back
+	default:
+		defer func() { _ = f.Close() }() // it was only read
+		if patterns, err = ignorefile.ReadAll(f); err != nil {
+			return nil, fmt.Errorf("read the context's .dockerignore: %w", err)
 		}
 	}
-	return ignored
+	ignored, err := patternmatcher.New(patterns)
+	if err != nil {
+		return nil, fmt.Errorf("read the context's .dockerignore: correct its patterns: %w", err)
+	}
+	return &buildContext{dir, ignored}, nil
 }
 
 // archive writes what a source of COPY names into a file that is removed already, and returns
@@ -129,8 +102,11 @@ func (c *buildContext) walk(w *tar.Writer, at string, count *int) error {
 			return err
 		}
 		name := filepath.ToSlash(rel)
-		if name == "." || c.ignores(name) { // a line with ! may let in what is below an ignored folder
+		if name == "." {
 			return nil
+		}
+		if ignored, err := c.ignored.MatchesOrParentMatches(name); ignored || err != nil { // a line with ! may let in what is below an ignored folder
+			return err
 		}
 		info, err := d.Info()
 		if err != nil {

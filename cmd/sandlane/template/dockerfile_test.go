@@ -89,10 +89,10 @@ func TestContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"app/main.py", "app/deep/x.log", "app/deep/keep.log", "node_modules/a/b", "one"} {
+	for _, name := range []string{"app/main.py", "app/deep/x.log", "app/deep/keep.log", "node_modules/a/b", "one", "cache1", "cacheX"} {
 		write(name, name)
 	}
-	write(".dockerignore", "# a comment\nnode_modules\n**/*.log\n!app/deep/keep.log\n")
+	write(".dockerignore", "# a comment\n/node_modules/\n**/*.log\n!app/deep/keep.log\ncache[0-9]\n")
 	c, err := openContext(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestContext(t *testing.T) {
 	}
 	for source, want := range map[string][]string{
 		"app":  {"app/", "app/deep/", "app/deep/keep.log", "app/main.py"},
-		"./o*": {"one"}, ".": {".dockerignore", "app/", "app/deep/", "app/deep/keep.log", "app/main.py", "one"},
+		"./o*": {"one"}, ".": {".dockerignore", "app/", "app/deep/", "app/deep/keep.log", "app/main.py", "cacheX", "one"},
 	} {
 		if got, _ := names(source); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", source, got, want)
@@ -142,5 +142,9 @@ func TestContext(t *testing.T) {
 		if _, _, _, err := c.archive(source); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", source, err, want)
 		}
+	}
+	write(".dockerignore", "cache[")
+	if _, err := openContext(dir); err == nil || !strings.Contains(err.Error(), ".dockerignore") {
+		t.Errorf("a pattern that is none: %v", err)
 	}
 }
