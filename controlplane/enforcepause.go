@@ -20,7 +20,7 @@ const (
 )
 
 // Errors of an EnforcePause that a gateway has answered. A writes.ErrStale is one too: the sandbox is of
-// another claim or generation, or has ended.
+// another claim or pauseOrder, or has ended.
 var (
 	// ErrNoFreezer: the sandbox's pod cannot be frozen.
 	ErrNoFreezer = errors.New("the sandbox's pod cannot be frozen")
@@ -45,15 +45,15 @@ var outcomes = []struct {
 	{ErrUnanswered, controlplanepb.EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNANSWERED},
 }
 
-// EnforcePause says what the freezer of a sandbox's pod is to carry out again: what the spec of
-// that generation asks for.
+// EnforcePause says what the freezer of a sandbox's pod is to carry out again: what the spec
+// with that pauseOrder asks for.
 type EnforcePause struct {
 	SandboxID, ClaimID string
 	Freeze             bool
 	// Saves: the sandbox is to hibernate, so that the gateway keeps its files as well and
 	// gives its pod up, which takes longer. The gateway reads that from the spec.
-	Saves      bool
-	Generation int64
+	Saves bool
+	Order int64
 }
 
 // PauseEnforcer carries it out at a gateway. It returns one of the errors above only by what the
@@ -100,7 +100,7 @@ func (c *Client) enforcePauseAt(ctx context.Context, g Gateway, q EnforcePause) 
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r, err := stub.EnforcePause(ctx, &controlplanepb.EnforcePauseRequest{
-		SandboxId: q.SandboxID, ClaimId: q.ClaimID, Freeze: q.Freeze, Generation: q.Generation,
+		SandboxId: q.SandboxID, ClaimId: q.ClaimID, Freeze: q.Freeze, PauseOrder: q.Order,
 	})
 	if err == nil {
 		err = g.answered(r.GetHolder())
@@ -131,7 +131,7 @@ func (s *Server) EnforcePause(ctx context.Context, r *controlplanepb.EnforcePaus
 	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
 	err := s.o.PauseEnforcer.EnforcePause(ctx, EnforcePause{
-		SandboxID: r.GetSandboxId(), ClaimID: r.GetClaimId(), Freeze: r.GetFreeze(), Generation: r.GetGeneration(),
+		SandboxID: r.GetSandboxId(), ClaimID: r.GetClaimId(), Freeze: r.GetFreeze(), Order: r.GetPauseOrder(),
 	})
 	for _, o := range outcomes {
 		if !errors.Is(err, o.err) {

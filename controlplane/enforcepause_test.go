@@ -35,7 +35,7 @@ func (f *fakePauseEnforcer) set(err error) {
 // One gateway is enough; its word counts, and one that does not answer is passed over.
 func TestEnforcePause(t *testing.T) {
 	simulate(t, func(t *testing.T, s *simulation) {
-		q := EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7}
+		q := EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Order: 7}
 		if err := s.client.EnforcePause(t.Context(), q); err == nil {
 			t.Error("without a gateway it is done")
 		}
@@ -91,7 +91,7 @@ func TestEnforcePauseByGatewaysInTrouble(t *testing.T) {
 			most := 0
 			for range 20 { // they are asked in an order by chance
 				before := len(one.quiets.asked) + len(two.quiets.asked)
-				err := s.client.EnforcePause(t.Context(), EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Generation: 7})
+				err := s.client.EnforcePause(t.Context(), EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Order: 7})
 				most = max(most, len(one.quiets.asked)+len(two.quiets.asked)-before)
 				told := errors.Is(err, ErrNotDone) || errors.Is(err, ErrNotSaved)
 				troubled := errors.Is(c.want, errInTrouble)

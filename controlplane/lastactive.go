@@ -182,7 +182,7 @@ func (a *activity) merge(g Gateway, r *controlplanepb.LastActiveResponse, arrive
 		}
 	}
 	for _, e := range r.GetSeen() {
-		a.see(activityKey{e.GetSandboxId(), e.GetClaimId()}, sight{arrived.Add(-max(time.Duration(e.GetAgeNanos()), 0)), e.GetGeneration()})
+		a.see(activityKey{e.GetSandboxId(), e.GetClaimId()}, sight{arrived.Add(-max(time.Duration(e.GetAgeNanos()), 0)), e.GetPauseOrder()})
 	}
 	old, ok := a.cursors[g.Name]
 	if ok && old.source != r.GetSource() && !old.final {

@@ -55,37 +55,37 @@ type remembered struct {
 	counts []string // the gateways that the controller counts on, sorted
 }
 
-// sight is since when a claim runs, and the generation for which that holds.
+// sight is since when a claim runs, and the pauseOrder for which that holds.
 type sight struct {
-	at         time.Time
-	generation int64
+	at    time.Time
+	order int64
 }
 
 // SeenRunning notes since when this controller has seen a claim run, for the next one: it
-// holds for this generation of the Sandbox.
-func (c *Client) SeenRunning(id, claim string, at time.Time, generation int64) {
+// holds for this pauseOrder of the Sandbox.
+func (c *Client) SeenRunning(id, claim string, at time.Time, order int64) {
 	a, k := &c.activity, activityKey{id, claim}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.see(k, sight{at, generation}) {
+	if a.see(k, sight{at, order}) {
 		a.untold[k] = struct{}{}
 	}
 }
 
 // RunningSince returns since when a controller has seen a claim run, and the Sandbox's
-// generation for which that held; false if none has that is known of. Read it after Poll.
-func (c *Client) RunningSince(id, claim string) (at time.Time, generation int64, ok bool) {
+// pauseOrder for which that held; false if none has that is known of. Read it after Poll.
+func (c *Client) RunningSince(id, claim string) (at time.Time, order int64, ok bool) {
 	c.activity.mu.Lock()
 	defer c.activity.mu.Unlock()
 	s, ok := c.activity.seen[activityKey{id, claim}]
-	return s.at, s.generation, ok
+	return s.at, s.order, ok
 }
 
-// see notes a sighting, and reports whether that is news: the one of the newest generation
+// see notes a sighting, and reports whether that is news: the one of the last pause or resume
 // counts, and the latest of those. mu is held.
 func (a *activity) see(k activityKey, s sight) bool {
 	old, ok := a.seen[k]
-	if ok && (s.generation < old.generation || s.generation == old.generation && !s.at.After(old.at)) {
+	if ok && (s.order < old.order || s.order == old.order && !s.at.After(old.at)) {
 		return false
 	}
 	a.seen[k] = s
@@ -263,7 +263,7 @@ func (c *Client) tell(ctx context.Context, what *telling, floor time.Time) error
 		return send(whole)
 	}
 	for k, s := range what.seen {
-		r.Seen = append(r.Seen, &controlplanepb.Sighting{SandboxId: k.id, ClaimId: k.claim, AgeNanos: int64(time.Since(s.at)), Generation: s.generation})
+		r.Seen = append(r.Seen, &controlplanepb.Sighting{SandboxId: k.id, ClaimId: k.claim, AgeNanos: int64(time.Since(s.at)), PauseOrder: s.order})
 		if err := full(); err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ func TestTheNextControllerKnowsWhatTheLastOneKnew(t *testing.T) {
 			if got := s.client.Floor(); got.Sub(began) > time.Millisecond {
 				t.Fatalf("controller %d: the floor rose by %v", i, got.Sub(began))
 			}
-			if at, generation, ok := s.client.RunningSince("sbx", "c"); !ok || generation != 7 || at.Before(saw) || at.Sub(saw) > time.Millisecond {
-				t.Fatalf("controller %d: the claim runs since %v, generation %d, %v", i, at.Sub(saw), generation, ok)
+			if at, order, ok := s.client.RunningSince("sbx", "c"); !ok || order != 7 || at.Before(saw) || at.Sub(saw) > time.Millisecond {
+				t.Fatalf("controller %d: the claim runs since %v, order %d, %v", i, at.Sub(saw), order, ok)
 			}
 			if at, ok := s.client.LastActive("sbx", name); !ok || at.Before(used) {
 				t.Fatalf("controller %d: the last use at a gateway that left is %v, want %v", i, at, used)

@@ -55,12 +55,12 @@ type Activity struct {
 	Age                time.Duration
 }
 
-// Sighting is how long a controller has seen a claim run, and the Sandbox's generation for
+// Sighting is how long a controller has seen a claim run, and the Sandbox's pauseOrder for
 // which that held.
 type Sighting struct {
 	SandboxID, ClaimID string
 	Age                time.Duration
-	Generation         int64
+	PauseOrder         int64
 }
 
 // Member is the gateway's lease as the server needs it; *Membership is one.

@@ -42,7 +42,7 @@ func (s *Server) Remember(ctx context.Context, r *controlplanepb.RememberRequest
 	holder := s.o.Member.Holder()
 	seen, used := make([]Sighting, len(r.GetSeen())), make([]Activity, len(r.GetUsed()))
 	for i, one := range r.GetSeen() {
-		seen[i] = Sighting{one.GetSandboxId(), one.GetClaimId(), time.Duration(one.GetAgeNanos()), one.GetGeneration()}
+		seen[i] = Sighting{one.GetSandboxId(), one.GetClaimId(), time.Duration(one.GetAgeNanos()), one.GetPauseOrder()}
 	}
 	for i, one := range r.GetUsed() {
 		used[i] = Activity{one.GetSandboxId(), one.GetClaimId(), time.Duration(one.GetAgeNanos())}
@@ -57,7 +57,7 @@ func (s *Server) Remember(ctx context.Context, r *controlplanepb.RememberRequest
 func sightingsProto(seen []Sighting) []*controlplanepb.Sighting {
 	out := make([]*controlplanepb.Sighting, len(seen))
 	for i, s := range seen {
-		out[i] = &controlplanepb.Sighting{SandboxId: s.SandboxID, ClaimId: s.ClaimID, AgeNanos: int64(s.Age), Generation: s.Generation}
+		out[i] = &controlplanepb.Sighting{SandboxId: s.SandboxID, ClaimId: s.ClaimID, AgeNanos: int64(s.Age), PauseOrder: s.PauseOrder}
 	}
 	return out
 }

@@ -45,7 +45,7 @@ func (w *resting) resumes() *v1alpha1.Sandbox {
 	w.t.Helper()
 	s := w.hibernates("before its resume")
 	base := s.DeepCopy()
-	s.Spec.Paused = false
+	s.Spec.Paused, s.Spec.PauseOrder = false, s.Spec.PauseOrder+1
 	if err := w.c.Patch(w.t.Context(), s, client.MergeFrom(base)); err != nil {
 		w.t.Fatal(err)
 	}

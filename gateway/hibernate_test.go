@@ -31,7 +31,7 @@ func TestHibernateAndResume(t *testing.T) {
 	was := w.sandbox(w.id)
 	w.pause()
 	s := w.hibernates("paused")
-	if got := fmt.Sprint(w.first.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d archive]", was.Generation, was.Generation+1) {
+	if got := fmt.Sprint(w.first.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d archive]", was.Spec.PauseOrder, was.Spec.PauseOrder+1) {
 		t.Errorf("the first pod was asked to %s", got)
 	}
 	all := w.checkpoints()
@@ -256,7 +256,7 @@ func TestHibernationThatFails(t *testing.T) {
 	if s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Restore != nil || s.Spec.Timeouts.EndAt.Sub(end.Time) < reads || len(w.checkpoints()) != 0 {
 		t.Errorf("the spec is %+v, kept %d", s.Spec, len(w.checkpoints()))
 	}
-	if orders := w.first.carriedOut(); orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
+	if orders := w.first.carriedOut(); orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Spec.PauseOrder) {
 		t.Errorf("the freezer was asked to %v", orders)
 	}
 }
@@ -326,11 +326,11 @@ func TestEnforcePauseHibernates(t *testing.T) {
 	w := newResting(t, 1, nil)
 	s := w.sandbox(w.id)
 	base := s.DeepCopy()
-	s.Spec.Paused, s.Spec.PauseMode, s.Spec.Timeouts.EndAt = true, v1alpha1.PauseHibernate, nil
+	s.Spec.Paused, s.Spec.PauseMode, s.Spec.PauseOrder, s.Spec.Timeouts.EndAt = true, v1alpha1.PauseHibernate, 1, nil
 	if err := w.c.Patch(t.Context(), s, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
-	q := controlplane.EnforcePause{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Generation: s.Generation}
+	q := controlplane.EnforcePause{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Order: s.Spec.PauseOrder}
 	wantError(t, "the order", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), nil)
 	w.hibernates("after it")
 	wantError(t, "again", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), writes.ErrStale)

@@ -61,7 +61,7 @@ func TestPauseAndResume(t *testing.T) {
 	if !s.Spec.Paused || s.Spec.PauseMode != v1alpha1.PauseFreeze || s.Spec.Timeouts.EndAt != nil {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d]", s.Generation-1, s.Generation) {
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d freeze %d]", s.Spec.PauseOrder-1, s.Spec.PauseOrder) {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 	if a := g.lookup(id); a != routing.Paused || g.cache.Get(id) != nil {
@@ -94,7 +94,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatalf("resume: %+v, %v, %v", got, was, err)
 	}
 	s = w.sandbox(id)
-	if orders := d.carriedOut(); s.Spec.Paused || s.Spec.PauseMode == "" || orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Generation) {
+	if orders := d.carriedOut(); s.Spec.Paused || s.Spec.PauseMode == "" || orders[len(orders)-1] != fmt.Sprintf("unfreeze %d", s.Spec.PauseOrder) {
 		t.Errorf("the spec is %+v, the freezer was asked to %v", s.Spec, orders)
 	}
 	// No status says that it runs: a gateway that has not resumed it asks the freezer before
@@ -117,8 +117,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// The status of the present generation spares gateways the question; a change of the
-// spec makes them ask again.
+// The status of the last resume spares gateways the question, also after other changes of the
+// spec; a pause and a resume make them ask again.
 func TestAwakeByStatus(t *testing.T) {
 	w, d, g, _, id := made(t)
 	x, ctx := g.api.sandboxes, t.Context()
@@ -129,10 +129,7 @@ func TestAwakeByStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.sandbox(id)
-	s.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResumed,
-		ObservedGeneration: s.Generation, LastTransitionTime: metav1.Now(),
-	}}
+	s.Status.Pause = &v1alpha1.PauseStatus{Order: s.Spec.PauseOrder, State: v1alpha1.ReasonResumed, Since: metav1.Now()}
 	if err := w.c.Status().Update(ctx, s); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +147,25 @@ func TestAwakeByStatus(t *testing.T) {
 	if err := g.route(t, w, id); err != nil || g.cache.Get(id) == nil || len(d.carriedOut()) != before {
 		t.Errorf("%v, the route is %v, the freezer was asked to %v", err, g.cache.Get(id), d.carriedOut())
 	}
-	if _, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true); err != nil {
+	changed, err := x.SetEnd(ctx, w.ns, id, time.Now().Add(time.Minute), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubetest.Eventually(t, "the gateway to see the change", func() error {
+		if at := g.index.Life(id).EndAt; !at.Equal(changed.EndAt) {
+			return fmt.Errorf("it ends at %v", at)
+		}
+		return nil
+	})
+	if r, a := g.cache.Get(id), g.lookup(id); r == nil || a != routing.Running {
+		t.Errorf("after another change of its spec the route is %v, and it is %v", r, a)
+	}
+	// A pause and a resume elsewhere, of which the watch may show the second alone.
+	other := w.gateway()
+	if err := other.api.sandboxes.Pause(ctx, w.ns, id, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := other.api.sandboxes.Resume(ctx, w.ns, id, 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	see(routing.MaybeFrozen)
@@ -174,7 +189,7 @@ func TestFailedPauseIsUndone(t *testing.T) {
 	if s.Spec.Paused || s.Spec.Timeouts.EndAt == nil || s.Spec.Timeouts.EndAt.Before(end) || s.Spec.Timeouts.EndAt.Sub(end.Time) > time.Minute {
 		t.Errorf("the spec is %+v", s.Spec)
 	}
-	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d unfreeze %d]", s.Generation-2, s.Generation) {
+	if got := fmt.Sprint(d.carriedOut()); got != fmt.Sprintf("[unfreeze %d unfreeze %d]", s.Spec.PauseOrder-2, s.Spec.PauseOrder) {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 }
@@ -229,12 +244,12 @@ func TestEnforcePause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, q := w.sandbox(id), pauseEnforcer{g.own.pauser}
-	right := controlplane.EnforcePause{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	right := controlplane.EnforcePause{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Order: s.Spec.PauseOrder}
 	for what, change := range map[string]func(*controlplane.EnforcePause){
-		"another sandbox":    func(q *controlplane.EnforcePause) { q.SandboxID = newID() },
-		"another claim":      func(q *controlplane.EnforcePause) { q.ClaimID = "c" },
-		"the opposite":       func(q *controlplane.EnforcePause) { q.Freeze = false },
-		"another generation": func(q *controlplane.EnforcePause) { q.Generation-- },
+		"another sandbox": func(q *controlplane.EnforcePause) { q.SandboxID = newID() },
+		"another claim":   func(q *controlplane.EnforcePause) { q.ClaimID = "c" },
+		"the opposite":    func(q *controlplane.EnforcePause) { q.Freeze = false },
+		"another order":   func(q *controlplane.EnforcePause) { q.Order-- },
 	} {
 		wrong := right
 		change(&wrong)
@@ -287,7 +302,7 @@ func TestWake(t *testing.T) {
 		t.Errorf("generation %d, then %d: %+v", was.Generation, s.Generation, s.Spec)
 	}
 	// By the gateway that resumed it, and perhaps by the other, before that one routes.
-	if orders := d.carriedOut()[2:]; len(orders) > 2 || slices.ContainsFunc(orders, func(o string) bool { return o != fmt.Sprintf("unfreeze %d", s.Generation) }) {
+	if orders := d.carriedOut()[2:]; len(orders) > 2 || slices.ContainsFunc(orders, func(o string) bool { return o != fmt.Sprintf("unfreeze %d", s.Spec.PauseOrder) }) {
 		t.Errorf("the freezer was asked to %v", orders)
 	}
 	if err := g.route(t, w, n.ID); err != nil || g.cache.Get(n.ID) == nil {

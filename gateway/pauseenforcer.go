@@ -16,7 +16,7 @@ type pauseEnforcer struct{ pauser *pause.Pauser }
 
 // EnforcePause implements controlplane.PauseEnforcer.
 func (q pauseEnforcer) EnforcePause(ctx context.Context, o controlplane.EnforcePause) error {
-	err := q.pauser.EnforcePause(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Generation)
+	err := q.pauser.EnforcePause(ctx, o.SandboxID, o.ClaimID, o.Freeze, o.Order)
 	switch {
 	case errors.Is(err, writes.ErrStale): // whatever else it is
 	case errors.Is(err, pause.ErrNotSaved):

@@ -55,7 +55,7 @@ func TestEnforcePauseSaysWhatTheFreezerSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.sandbox(n.ID)
-	order := controlplane.EnforcePause{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Generation: s.Generation}
+	order := controlplane.EnforcePause{SandboxID: n.ID, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Order: s.Spec.PauseOrder}
 	told := []error{writes.ErrStale, controlplane.ErrNoFreezer, controlplane.ErrNotDone, controlplane.ErrNotSaved, controlplane.ErrUnanswered}
 	try := func(what string, want ...error) {
 		t.Helper()

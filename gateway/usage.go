@@ -58,7 +58,7 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 		out.Entries[i] = controlplane.Activity{SandboxID: e.ID, ClaimID: e.Claim, Age: e.Age}
 	}
 	for _, s := range r.Seen {
-		out.Seen = append(out.Seen, controlplane.Sighting{SandboxID: s.ID, ClaimID: s.Claim, Age: s.Age, Generation: s.Generation})
+		out.Seen = append(out.Seen, controlplane.Sighting{SandboxID: s.ID, ClaimID: s.Claim, Age: s.Age, PauseOrder: s.PauseOrder})
 	}
 	return out
 }
@@ -68,7 +68,7 @@ func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
 func (u usage) Remember(seen []controlplane.Sighting, used []controlplane.Activity) {
 	for _, s := range seen {
 		if u.index.Resolve(s.SandboxID).State != routing.Ended {
-			u.RememberSeen(inuse.Sighting{ID: s.SandboxID, Claim: s.ClaimID, Age: s.Age, Generation: s.Generation})
+			u.RememberSeen(inuse.Sighting{ID: s.SandboxID, Claim: s.ClaimID, Age: s.Age, PauseOrder: s.PauseOrder})
 		}
 	}
 	for _, a := range used {

@@ -70,20 +70,20 @@ func TestRememberedForTheNextController(t *testing.T) {
 	var seen []controlplane.Sighting
 	var used []controlplane.Activity
 	for _, id := range []string{"s", "over", "late"} {
-		seen = append(seen, controlplane.Sighting{SandboxID: id, ClaimID: "c", Age: time.Hour, Generation: 3})
+		seen = append(seen, controlplane.Sighting{SandboxID: id, ClaimID: "c", Age: time.Hour, PauseOrder: 3})
 		used = append(used, controlplane.Activity{SandboxID: id, ClaimID: "c", Age: time.Minute})
 	}
 	u.Remember(seen, nil)
 	if r := u.LastActive(0); len(r.Entries) != 0 {
 		t.Errorf("a claim that was only seen is reported as used: %+v", r.Entries)
 	}
-	u.Remember([]controlplane.Sighting{{SandboxID: "s", ClaimID: "c", Generation: 2}}, used) // an older one
+	u.Remember([]controlplane.Sighting{{SandboxID: "s", ClaimID: "c", PauseOrder: 2}}, used) // an older one
 	r := u.LastActive(0)
 	if len(r.Seen) != 2 || len(r.Entries) != 2 {
 		t.Fatalf("seen %+v, used %+v", r.Seen, r.Entries)
 	}
 	for i, id := range []string{"s", "late"} {
-		if s := r.Seen[i]; s.SandboxID != id || s.Generation != 3 || s.Age < time.Hour {
+		if s := r.Seen[i]; s.SandboxID != id || s.PauseOrder != 3 || s.Age < time.Hour {
 			t.Errorf("seen %+v", s)
 		}
 		if e := r.Entries[i]; e.SandboxID != id || e.Age < time.Minute || e.Age > time.Hour {

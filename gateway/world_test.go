@@ -140,10 +140,10 @@ type sandboxd struct {
 
 	mu    sync.Mutex // guards the rest
 	inits []initBody
-	// orders are those that it has carried out, generation the last one's. Unless 0,
+	// orders are those that it has carried out, number the last one's. Unless 0,
 	// freezeStatus answers freezes, and unfreezeStatus unfreezes.
 	orders                       []string
-	generation                   int
+	number                       int
 	freezeStatus, unfreezeStatus int
 	filesCalls                   filesCalls
 	trusted                      []string // bodies of PUT /init
@@ -216,7 +216,7 @@ func (d *sandboxd) trust(rw http.ResponseWriter, r *http.Request) {
 
 // order carries out a freeze or an unfreeze, unless a later one was.
 func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
-	generation, err := strconv.Atoi(r.Header.Get("Sandlane-Generation"))
+	number, err := strconv.Atoi(r.Header.Get("Sandlane-Pause-Order"))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -228,11 +228,11 @@ func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(d.freezeStatus)
 	case d.unfreezeStatus != 0 && r.URL.Path == "/unfreeze":
 		rw.WriteHeader(d.unfreezeStatus)
-	case generation < d.generation:
+	case number < d.number:
 		rw.WriteHeader(http.StatusConflict)
 	default:
-		d.generation = generation
-		d.orders = append(d.orders, fmt.Sprintf("%s %d", r.URL.Path[1:], generation))
+		d.number = number
+		d.orders = append(d.orders, fmt.Sprintf("%s %d", r.URL.Path[1:], number))
 		rw.WriteHeader(http.StatusNoContent)
 	}
 }

@@ -66,6 +66,6 @@ type Answer struct {
 	ClaimID, PodName, PodUID string
 	// Resumes: a request resumes it if it is paused.
 	Resumes bool
-	// Generation is that of the sandbox's spec.
-	Generation int64
+	// PauseOrder is the sandbox's spec.pauseOrder.
+	PauseOrder int64
 }

@@ -80,8 +80,8 @@ func TestArchiveAfterAResume(t *testing.T) {
 	f := &stubFreezer{}
 	g, a, _ := layered(t, f)
 	g.init(a, 204, "", `{}`)
-	for generation, name := range []string{"freeze", "unfreeze"} {
-		if status := g.order(a, name, int64(generation)+1); status != 204 {
+	for number, name := range []string{"freeze", "unfreeze"} {
+		if status := g.order(a, name, int64(number)+1); status != 204 {
 			t.Fatalf("%s: %d", name, status)
 		}
 	}

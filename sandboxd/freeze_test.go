@@ -89,16 +89,16 @@ func (f *stubFreezer) Kill() error {
 }
 
 // order sends a signed order for the sandbox and returns the status.
-func (g *gateway) order(a *agent, order string, generation int64, headers ...string) int {
+func (g *gateway) order(a *agent, order string, number int64, headers ...string) int {
 	a.t.Helper()
 	_, answer := a.do("GET", "/init", "")
 	var challenge struct{ Nonce string }
 	if err := json.Unmarshal([]byte(answer), &challenge); err != nil || challenge.Nonce == "" {
 		a.t.Fatalf("GET /init: %s: %v", answer, err)
 	}
-	message := fmt.Sprintf("sandlane %s 1\n%q\n%q\n%q\n%d\n", order, g.podUID, challenge.Nonce, "i0", generation)
+	message := fmt.Sprintf("sandlane %s 1\n%q\n%q\n%q\n%d\n", order, g.podUID, challenge.Nonce, "i0", number)
 	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(g.private, []byte(message)))
-	all := append([]string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Generation", fmt.Sprint(generation), "Sandlane-Init-Signature", signature}, headers...)
+	all := append([]string{"Sandlane-Sandbox-Id", "i0", "Sandlane-Pause-Order", fmt.Sprint(number), "Sandlane-Init-Signature", signature}, headers...)
 	res, _ := a.do("POST", "/"+order, "", all...)
 	return res.StatusCode
 }
@@ -111,14 +111,14 @@ func frozenAgent(t *testing.T) (*gateway, *agent, *stubFreezer) {
 	return g, a, f
 }
 
-// An order counts for one pod, process, sandbox, kind and generation; no program in
+// An order counts for one pod, process, sandbox, kind and number; no program in
 // the sandbox can make one, and without a key there are none.
 func TestOrdersAreSigned(t *testing.T) {
 	g, a, f := frozenAgent(t)
 	for what, headers := range map[string][]string{
-		"no signature":       {"Sandlane-Init-Signature", ""},
-		"another generation": {"Sandlane-Generation", "8"},
-		"another sandbox":    {"Sandlane-Sandbox-Id", "i1"},
+		"no signature":    {"Sandlane-Init-Signature", ""},
+		"another number":  {"Sandlane-Pause-Order", "8"},
+		"another sandbox": {"Sandlane-Sandbox-Id", "i1"},
 	} {
 		if status := g.order(a, "freeze", 7, headers...); status != 401 {
 			t.Errorf("%s: %d", what, status)
@@ -130,10 +130,11 @@ func TestOrdersAreSigned(t *testing.T) {
 	if status := newGateway("pod-1").order(a, "freeze", 7); status != 401 {
 		t.Errorf("by another key: %d", status)
 	}
-	for _, generation := range []int64{0, -1} {
-		if status := g.order(a, "freeze", generation); status != 400 {
-			t.Errorf("generation %d: %d", generation, status)
-		}
+	if status := g.order(a, "freeze", -1); status != 400 {
+		t.Errorf("with a negative number: %d", status)
+	}
+	if status := g.order(a, "freeze", 0); status != 409 { // that of a sandbox that was never paused
+		t.Errorf("with the number 0: %d", status)
 	}
 	open := newAgent(t, Options{Freezer: f})
 	if status := g.order(open, "freeze", 7); status != 401 {
@@ -156,18 +157,18 @@ func TestOrdersBeforeInit(t *testing.T) {
 	g, f := newGateway("pod-1"), &stubFreezer{}
 	a := newAgent(t, g.options(Options{Freezer: f}))
 	for i, c := range []struct {
-		order      string
-		generation int64
-		status     int
+		order  string
+		number int64
+		status int
 	}{{"freeze", 7, 412}, {"unfreeze", 7, 202}, {"unfreeze", 6, 409}, {"freeze", 8, 412}, {"unfreeze", 7, 202}} {
-		if status := g.order(a, c.order, c.generation); status != c.status {
-			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
+		if status := g.order(a, c.order, c.number); status != c.status {
+			t.Errorf("%d: %s of number %d: %d, want %d", i, c.order, c.number, status, c.status)
 		}
 	}
 	g.init(a, 204, "", `{}`)
-	for _, generation := range []int64{6, 7} {
-		if status := g.order(a, "freeze", generation); status != 409 {
-			t.Errorf("freeze of generation %d: %d", generation, status)
+	for _, number := range []int64{6, 7} {
+		if status := g.order(a, "freeze", number); status != 409 {
+			t.Errorf("freeze of number %d: %d", number, status)
 		}
 	}
 	if status := g.order(a, "freeze", 8); status != 204 || len(f.orders()) != 1 {
@@ -175,22 +176,23 @@ func TestOrdersBeforeInit(t *testing.T) {
 	}
 }
 
-// The latest generation wins, whatever order it arrives in; the same again is no news.
+// The latest number wins, whatever order it arrives in; the same again is no news.
 func TestOlderOrdersAreRefused(t *testing.T) {
 	g, a, f := frozenAgent(t)
 	for i, c := range []struct {
-		order      string
-		generation int64
-		status     int
+		order  string
+		number int64
+		status int
 	}{
+		{"unfreeze", 0, 204}, {"freeze", 0, 409}, {"freeze", 1, 204}, // a probe, and the first pause
 		{"unfreeze", 2, 204}, {"freeze", 1, 409}, {"freeze", 2, 409}, {"freeze", 3, 204}, {"freeze", 3, 204},
 		{"unfreeze", 3, 409}, {"freeze", 4, 204}, {"unfreeze", 9, 204}, {"unfreeze", 9, 204}, {"freeze", 4, 409}, {"freeze", 8, 409},
 	} {
-		if status := g.order(a, c.order, c.generation); status != c.status {
-			t.Errorf("%d: %s of generation %d: %d, want %d", i, c.order, c.generation, status, c.status)
+		if status := g.order(a, c.order, c.number); status != c.status {
+			t.Errorf("%d: %s of number %d: %d, want %d", i, c.order, c.number, status, c.status)
 		}
 	}
-	if got := fmt.Sprint(f.orders()); got != "[freeze refreeze refreeze thaw]" {
+	if got := fmt.Sprint(f.orders()); got != "[freeze thaw freeze refreeze refreeze thaw]" {
 		t.Errorf("the freezer was asked to %s", got)
 	}
 }
@@ -276,10 +278,10 @@ func TestLooksAgain(t *testing.T) {
 			}
 			f.forget()
 		}
-		order := func(give func(context.Context, int64) error, generation int64, fails bool) {
+		order := func(give func(context.Context, int64) error, number int64, fails bool) {
 			t.Helper()
-			if err := give(t.Context(), generation); (err != nil) != fails {
-				t.Errorf("order %d: %v", generation, err)
+			if err := give(t.Context(), number); (err != nil) != fails {
+				t.Errorf("order %d: %v", number, err)
 			}
 		}
 		order(x.freeze, 1, false)

@@ -17,17 +17,17 @@ var (
 )
 
 // order serves an order of a gateway. Before /init the sandbox has no processes: a freeze is
-// refused then (412), and of an unfreeze only the generation is noted (202).
+// refused then (412), and of an unfreeze only the number is noted (202).
 func (s *Server) order(caller *caller, name string, carryOut func(context.Context, int64) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		generation, ok := caller.Order(w, r, name)
+		number, ok := caller.Order(w, r, name)
 		if !ok {
 			return
 		}
 		initialised := caller.Initialised()
 		err := errNotInit
 		if initialised || name != "freeze" {
-			err = carryOut(r.Context(), generation)
+			err = carryOut(r.Context(), number)
 		}
 		switch {
 		case err == nil && !initialised:

@@ -61,9 +61,9 @@ const (
 // continue the processes that could not be continued. If an unfreeze fails, the sandbox
 // still refuses requests, and the next unfreeze tries again. mu serialises the orders.
 //
-// An order carries the Sandbox's generation. An order that is older than the last one, or
-// contradicts it, is refused: a freeze that was delayed must not stop a sandbox that was
-// resumed since. The same freeze again stops processes that run.
+// The number of an order is the Sandbox's spec.pauseOrder. An order that is older than the
+// last one, or contradicts it, is refused: a freeze that was delayed must not stop a sandbox
+// that was resumed since. The same freeze again stops processes that run.
 //
 // If maxEscapes of 64 calls of Refreeze find a process that runs, or has run since, code in
 // the sandbox continues itself again and again: sandboxd ends, and with it the container.
@@ -79,7 +79,7 @@ type suspender struct {
 	log       func(format string, args ...any)
 
 	mu         sync.Mutex // guards the rest
-	generation int64      // of the last order
+	number     int64      // of the last order
 	wantFrozen bool       // the last order was to freeze
 	frozen     bool
 	filesRead  bool        // while frozen: the files were read, so the pod may be given up and nothing may run in it again
@@ -99,11 +99,11 @@ func newSuspender(freezer Freezer, processes holder, log io.Writer) *suspender {
 
 // accept notes an order as the last one, or returns the error with which it is refused. mu
 // is held.
-func (x *suspender) accept(generation int64, freeze bool) error {
+func (x *suspender) accept(number int64, freeze bool) error {
 	switch {
 	case x.freezer == nil:
 		return errNoFreezer
-	case x.closed, generation < x.generation, generation == x.generation && freeze != x.wantFrozen:
+	case x.closed, number < x.number, number == x.number && freeze != x.wantFrozen:
 		return errOlder
 	case x.isStill():
 		return errStill
@@ -111,16 +111,16 @@ func (x *suspender) accept(generation int64, freeze bool) error {
 		x.stopReading() // the gateway repeats the order
 		return errStill
 	}
-	x.generation, x.wantFrozen = generation, freeze
+	x.number, x.wantFrozen = number, freeze
 	return nil
 }
 
 // freeze carries out an order to freeze. It closes all connections of clients except the one
 // in ctx, on which the order came.
-func (x *suspender) freeze(ctx context.Context, generation int64) error {
+func (x *suspender) freeze(ctx context.Context, number int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.accept(generation, true); err != nil {
+	if err := x.accept(number, true); err != nil {
 		return err
 	}
 	connection := connectionOf(ctx)
@@ -174,10 +174,10 @@ func (x *suspender) stopAgain() {
 }
 
 // unfreeze carries out an order to unfreeze.
-func (x *suspender) unfreeze(_ context.Context, generation int64) error {
+func (x *suspender) unfreeze(_ context.Context, number int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.accept(generation, false); err != nil || !x.frozen {
+	if err := x.accept(number, false); err != nil || !x.frozen {
 		return err
 	}
 	return x.thaw()

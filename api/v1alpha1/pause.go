@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -110,7 +109,7 @@ func AutoLifetime(s *Sandbox) time.Duration {
 // sandbox that was never paused.
 const SandboxConditionPaused = "Paused"
 
-// Reasons of SandboxConditionPaused.
+// The states of PauseStatus, which are the reasons of SandboxConditionPaused too.
 const (
 	ReasonFreezing  = "Freezing"
 	ReasonFrozen    = "Frozen"
@@ -135,44 +134,37 @@ const (
 // frozen whatever its spec says now, until Awake or its freezer says otherwise.
 func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "" }
 
-// Frozen reports whether the sandbox's processes were stopped as its spec asks now.
-func Frozen(s *Sandbox) bool { return s.Spec.Paused && pausedAs(s, metav1.ConditionTrue, ReasonFrozen) }
+// StateOfPause returns how far the pause or resume that the sandbox's spec asks for has come;
+// empty if the status is about another one, or nothing was ever asked for.
+func StateOfPause(s *Sandbox) PauseState {
+	if p := s.Status.Pause; p != nil && p.Order == s.Spec.PauseOrder {
+		return p.State
+	}
+	return ""
+}
 
-// MessageStopped is the message of SandboxConditionPaused from ReasonFrozen, or from the
-// first time that a frozen sandbox's files could not be kept, until ReasonResumed or
-// ReasonHibernated, whatever the reason is meanwhile.
-const MessageStopped = "its freezer has stopped it"
+// Frozen reports whether the sandbox's processes were stopped as its spec asks now.
+func Frozen(s *Sandbox) bool { return StateOfPause(s) == ReasonFrozen }
 
 // Stopped reports whether, by its status, a freezer has stopped the sandbox's processes and
 // has not said since that they run. Such a sandbox is not taken for one without a freezer.
-func Stopped(s *Sandbox) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, SandboxConditionPaused)
-	return c != nil && (c.Reason == ReasonFrozen || c.Message == MessageStopped)
-}
+func Stopped(s *Sandbox) bool { return s.Status.Pause != nil && s.Status.Pause.Stopped }
 
 // NotFreezing reports why the pause that the sandbox's spec asks for will not be carried
 // out, ReasonNoFreezer or ReasonFreezeFailed; nothing if it may be.
-func NotFreezing(s *Sandbox) string {
-	for _, reason := range []string{ReasonNoFreezer, ReasonFreezeFailed} {
-		if s.Spec.Paused && pausedAs(s, metav1.ConditionFalse, reason) {
-			return reason
-		}
+func NotFreezing(s *Sandbox) PauseState {
+	switch state := StateOfPause(s); state {
+	case ReasonNoFreezer, ReasonFreezeFailed:
+		return state
 	}
 	return ""
 }
 
 // Awake reports whether the status shows that the sandbox's processes run: it was never
-// paused, or its processes were continued or its files restored after the last change of its
-// spec. An older status does not count: the change may have been a pause and a resume that is
+// paused, or its processes were continued or its files restored after its last resume. An
+// older status does not count: it may have been paused and resumed since, and the resume is
 // not carried out yet.
-func Awake(s *Sandbox) bool {
-	return !EverPaused(s) || !s.Spec.Paused && s.Spec.Restore == nil && pausedAs(s, metav1.ConditionFalse, ReasonResumed)
-}
-
-func pausedAs(s *Sandbox, status metav1.ConditionStatus, reason string) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, SandboxConditionPaused)
-	return c != nil && c.Status == status && c.Reason == reason && c.ObservedGeneration == s.Generation
-}
+func Awake(s *Sandbox) bool { return !EverPaused(s) || StateOfPause(s) == ReasonResumed }
 
 // Freezable reports whether the pods of a spec can be frozen by their sandboxd: it stops
 // what runs in its own container alone, and a liveness probe would end what it stopped.

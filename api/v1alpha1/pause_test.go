@@ -8,32 +8,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is frozen or awake is so for one generation; a sandbox that was never paused is
-// awake whatever its status says.
+// What is frozen or awake is so for one order; a sandbox that was never paused is awake
+// whatever its status says.
 func TestFrozenAndAwake(t *testing.T) {
-	at := func(paused bool, mode PauseMode, status metav1.ConditionStatus, reason string, of int64) *Sandbox {
+	at := func(paused bool, state PauseState, of int64) *Sandbox {
 		s := &Sandbox{}
-		s.Generation, s.Spec.Paused, s.Spec.PauseMode = 3, paused, mode
-		s.Status.Conditions = []metav1.Condition{{Type: SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: of}}
+		s.Spec.Paused, s.Spec.PauseMode, s.Spec.PauseOrder = paused, PauseFreeze, 3
+		s.Status.Pause = &PauseStatus{Order: of, State: state}
 		return s
 	}
+	unseen := at(false, "", 0)
+	unseen.Status.Pause = nil
 	for what, c := range map[string]struct {
 		s             *Sandbox
 		frozen, awake bool
 	}{
-		"never paused":       {&Sandbox{}, false, true},
-		"frozen":             {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 3), true, false},
-		"frozen, as of then": {at(true, PauseFreeze, metav1.ConditionTrue, ReasonFrozen, 2), false, false},
-		"freezing":           {at(true, PauseFreeze, metav1.ConditionFalse, ReasonFreezing, 3), false, false},
-		"resumed":            {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, true},
-		"resumed, without its files": {func() *Sandbox {
-			s := at(false, PauseHibernate, metav1.ConditionFalse, ReasonResumed, 3)
-			s.Spec.Restore = &Restore{Checkpoint: "c"}
-			return s
-		}(), false, false},
-		"resumed, then":                  {at(false, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 2), false, false},
-		"resuming":                       {at(false, PauseFreeze, metav1.ConditionUnknown, ReasonResuming, 3), false, false},
-		"resumed, says the status alone": {at(true, PauseFreeze, metav1.ConditionFalse, ReasonResumed, 3), false, false},
+		"never paused":             {&Sandbox{}, false, true},
+		"frozen":                   {at(true, ReasonFrozen, 3), true, false},
+		"frozen, as of then":       {at(true, ReasonFrozen, 1), false, false},
+		"freezing":                 {at(true, ReasonFreezing, 3), false, false},
+		"hibernating":              {at(true, ReasonHibernated, 3), false, false},
+		"resumed":                  {at(false, ReasonResumed, 3), false, true},
+		"resumed, as of then":      {at(false, ReasonResumed, 1), false, false},
+		"resuming":                 {at(false, ReasonResuming, 3), false, false},
+		"resumed, nothing written": {unseen, false, false},
 	} {
 		if f, a := Frozen(c.s), Awake(c.s); f != c.frozen || a != c.awake {
 			t.Errorf("%s: frozen %v, awake %v", what, f, a)

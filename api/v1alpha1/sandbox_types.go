@@ -19,7 +19,8 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Last-Active",type=date,JSONPath=`.status.lastActive`
 // +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.spec.timeouts.endAt`,priority=1
-// +kubebuilder:printcolumn:name="Paused-At",type=date,JSONPath=`.status.pausedAt`,priority=1
+// +kubebuilder:printcolumn:name="Pause",type=string,JSONPath=`.status.pause.state`,priority=1
+// +kubebuilder:printcolumn:name="Pause-Since",type=date,JSONPath=`.status.pause.since`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.namespace`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?$')",message="a sandbox ID has 1 to 57 of a-z, 0-9 and dash, and neither begins nor ends with a dash"
@@ -47,6 +48,8 @@ type Sandbox struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.paused) || !oldSelf.paused || !has(self.paused) || !self.paused || has(self.binding) == has(oldSelf.binding) && (!has(self.binding) || self.binding == oldSelf.binding) || !has(self.binding) && has(self.restore)",message="a paused sandbox keeps its binding, unless restore is set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.pauseMode) || has(self.pauseMode)",message="pauseMode stays once it is set: it says that the sandbox may be frozen"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.pauseMode) || !has(self.pauseMode) || self.pauseMode == oldSelf.pauseMode || has(self.paused) && self.paused && !has(oldSelf.restore) && (self.pauseMode == 'Hibernate' || !has(oldSelf.paused) || !oldSelf.paused)",message="pauseMode changes only in the write that pauses the sandbox, or to Hibernate while it is frozen"
+// +kubebuilder:validation:XValidation:rule="has(self.pauseOrder) == has(self.pauseMode)",message="pauseOrder and pauseMode are set together"
+// +kubebuilder:validation:XValidation:rule="(has(self.pauseOrder) ? self.pauseOrder : 0) - (has(oldSelf.pauseOrder) ? oldSelf.pauseOrder : 0) == ((has(self.paused) && self.paused) == (has(oldSelf.paused) && oldSelf.paused) && has(self.pauseMode) == has(oldSelf.pauseMode) && (!has(self.pauseMode) || self.pauseMode == oldSelf.pauseMode) ? 0 : 1)",message="pauseOrder counts the changes of paused and pauseMode: raise it by 1 in each write that changes one of them, and in no other"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore) || has(self.pauseMode) && self.pauseMode == 'Hibernate'",message="restore needs pauseMode: Hibernate"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.restore) || !has(self.restore) || self.restore == oldSelf.restore",message="restore cannot change: it goes once it is done"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.restore) || !has(self.restore) || has(oldSelf.paused) && oldSelf.paused && has(oldSelf.binding) && has(self.paused) && self.paused && !has(self.binding)",message="restore is set in the write that takes the binding of a paused sandbox away"
@@ -107,6 +110,13 @@ type SandboxSpec struct {
 	// PauseMode says what is kept while it is paused. It is set with paused and stays.
 	// +optional
 	PauseMode PauseMode `json:"pauseMode,omitempty"`
+	// PauseOrder counts the pauses and resumes that were asked for: each write that changes
+	// paused or pauseMode raises it by 1, and no other write changes it. The order that a
+	// freezer gets for it has this number, and status.pause says which number it is about.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
+	PauseOrder int64 `json:"pauseOrder,omitempty"`
 	// Restore names the files that the sandbox's next pod gets before requests reach it. It
 	// is set when a pause gives up the sandbox's pod, and removed once the files are restored.
 	// +optional
@@ -278,12 +288,10 @@ type SandboxStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// PausedAt is when the sandbox was last paused, and ResumedAt when it was last known
-	// to run again.
+	// Pause says how far the last pause or resume has come. Absent for a sandbox that was
+	// never paused.
 	// +optional
-	PausedAt *metav1.Time `json:"pausedAt,omitempty"`
-	// +optional
-	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
+	Pause *PauseStatus `json:"pause,omitempty"`
 	// FencedAt is when every gateway knew that the claim was over.
 	// +optional
 	FencedAt *metav1.MicroTime `json:"fencedAt,omitempty"`
@@ -300,6 +308,24 @@ type SandboxStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PauseState says how far a pause or resume has come.
+// +kubebuilder:validation:Enum=Freezing;Frozen;NoFreezer;Saving;Hibernated;SaveFailed;FreezeFailed;Unanswered;Resuming;Resumed
+type PauseState string
+
+// PauseStatus says how far a sandbox's last pause or resume has come.
+type PauseStatus struct {
+	// Order is the spec.pauseOrder that the rest is about.
+	Order int64 `json:"order"`
+	// State is also the reason of the condition Paused.
+	State PauseState `json:"state"`
+	// Since is when the sandbox was paused or, once it is known to run again, when that was.
+	Since metav1.Time `json:"since"`
+	// Stopped: a freezer has stopped the sandbox's processes, and none has said since that
+	// they run.
+	// +optional
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // StopReason says how a sandbox's pod stopped.

@@ -31,7 +31,7 @@ const (
 	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_UNSPECIFIED EnforcePauseOutcome = 0
 	// The freezer has carried it out.
 	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_DONE EnforcePauseOutcome = 1
-	// The sandbox has another claim or generation, or has ended: look again.
+	// The sandbox has another claim or pauseOrder, or has ended: look again.
 	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_MOVED EnforcePauseOutcome = 2
 	// Its pod cannot be frozen.
 	EnforcePauseOutcome_ENFORCE_PAUSE_OUTCOME_NO_FREEZER EnforcePauseOutcome = 3
@@ -419,8 +419,8 @@ type Sighting struct {
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
 	AgeNanos  int64                  `protobuf:"varint,3,opt,name=age_nanos,json=ageNanos,proto3" json:"age_nanos,omitempty"`
-	// The Sandbox's generation for which that still held.
-	Generation    int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The Sandbox's spec.pauseOrder for which that still held.
+	PauseOrder    int64 `protobuf:"varint,4,opt,name=pause_order,json=pauseOrder,proto3" json:"pause_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,9 +476,9 @@ func (x *Sighting) GetAgeNanos() int64 {
 	return 0
 }
 
-func (x *Sighting) GetGeneration() int64 {
+func (x *Sighting) GetPauseOrder() int64 {
 	if x != nil {
-		return x.Generation
+		return x.PauseOrder
 	}
 	return 0
 }
@@ -1056,9 +1056,9 @@ type EnforcePauseRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	ClaimId   string                 `protobuf:"bytes,2,opt,name=claim_id,json=claimId,proto3" json:"claim_id,omitempty"`
-	// What the spec of this generation asks for: to be frozen, or to run.
+	// What the spec with this pauseOrder asks for: to be frozen, or to run.
 	Freeze        bool  `protobuf:"varint,3,opt,name=freeze,proto3" json:"freeze,omitempty"`
-	Generation    int64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	PauseOrder    int64 `protobuf:"varint,4,opt,name=pause_order,json=pauseOrder,proto3" json:"pause_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1114,9 +1114,9 @@ func (x *EnforcePauseRequest) GetFreeze() bool {
 	return false
 }
 
-func (x *EnforcePauseRequest) GetGeneration() int64 {
+func (x *EnforcePauseRequest) GetPauseOrder() int64 {
 	if x != nil {
-		return x.Generation
+		return x.PauseOrder
 	}
 	return 0
 }
@@ -1209,15 +1209,14 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"activities\x12\x14\n" +
 	"\x05final\x18\x06 \x01(\bR\x05final\x126\n" +
 	"\x04seen\x18\a \x03(\v2\".sandlane.controlplane.v1.SightingR\x04seen\x124\n" +
-	"\x04told\x18\b \x01(\v2 .sandlane.controlplane.v1.MemoryR\x04told\"\x81\x01\n" +
+	"\x04told\x18\b \x01(\v2 .sandlane.controlplane.v1.MemoryR\x04told\"\x82\x01\n" +
 	"\bSighting\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
 	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x1b\n" +
-	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\x12\x1e\n" +
-	"\n" +
-	"generation\x18\x04 \x01(\x03R\n" +
-	"generation\"L\n" +
+	"\tage_nanos\x18\x03 \x01(\x03R\bageNanos\x12\x1f\n" +
+	"\vpause_order\x18\x04 \x01(\x03R\n" +
+	"pauseOrder\"L\n" +
 	"\x06Memory\x12&\n" +
 	"\x0ffloor_age_nanos\x18\x01 \x01(\x03R\rfloorAgeNanos\x12\x1a\n" +
 	"\bgateways\x18\x02 \x03(\tR\bgateways\"\xb7\x01\n" +
@@ -1255,15 +1254,14 @@ const file_sandlane_controlplane_v1_controlplane_proto_rawDesc = "" +
 	"\x16PrepareReleaseResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12\x15\n" +
-	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x87\x01\n" +
+	"\x06in_use\x18\x03 \x03(\tR\x05inUse\"\x88\x01\n" +
 	"\x13EnforcePauseRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x19\n" +
 	"\bclaim_id\x18\x02 \x01(\tR\aclaimId\x12\x16\n" +
-	"\x06freeze\x18\x03 \x01(\bR\x06freeze\x12\x1e\n" +
-	"\n" +
-	"generation\x18\x04 \x01(\x03R\n" +
-	"generation\"\x91\x01\n" +
+	"\x06freeze\x18\x03 \x01(\bR\x06freeze\x12\x1f\n" +
+	"\vpause_order\x18\x04 \x01(\x03R\n" +
+	"pauseOrder\"\x91\x01\n" +
 	"\x14EnforcePauseResponse\x12\x16\n" +
 	"\x06holder\x18\x01 \x01(\tR\x06holder\x12G\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2-.sandlane.controlplane.v1.EnforcePauseOutcomeR\aoutcome\x12\x18\n" +

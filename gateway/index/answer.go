@@ -25,7 +25,7 @@ func decide(id string, s *sandbox, p *pod) routing.Answer {
 	a := routing.Answer{
 		UID: s.uid, Namespace: s.namespace.Value(), Env: s.env.Value(), Pool: s.pool.Value(), Team: s.team.Value(), Private: s.private, Unsecured: s.unsecured,
 		Guarded: p != nil && p.sandboxd && !s.unsecured,
-		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, Generation: int64(s.generation), Resumes: s.resumes,
+		ClaimID: s.claim, PodName: s.podName, PodUID: s.podUID, PauseOrder: int64(s.order), Resumes: s.resumes,
 	}
 	switch {
 	case s.ended:
@@ -36,7 +36,7 @@ func decide(id string, s *sandbox, p *pod) routing.Answer {
 		a.State = routing.NoPod
 	case p == nil || !p.backs(id, s) || !p.routable():
 		a.State = routing.Starting
-	case !s.awake:
+	case s.restoring, !s.awake:
 		a.State = routing.MaybeFrozen
 	default:
 		a.State, a.Sandboxd, a.InitKey = routing.Running, p.sandboxd, p.initKey.Value()

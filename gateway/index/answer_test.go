@@ -53,10 +53,10 @@ func TestDecide(t *testing.T) {
 		},
 		"paused, and ended":                {func(s *v1alpha1.Sandbox) { s.Spec.Paused, s.Spec.End = true, &v1alpha1.End{} }, nil, routing.Ended},
 		"paused once, nothing known since": {func(s *v1alpha1.Sandbox) { s.Spec.PauseMode = v1alpha1.PauseFreeze }, nil, routing.MaybeFrozen},
-		"resumed":                          {resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, routing.Running},
-		"resumed, and changed since":       {resumed(4, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed), nil, routing.MaybeFrozen},
+		"resumed":                          {resumed(3, 3, v1alpha1.ReasonResumed), nil, routing.Running},
+		"resumed, and again since":         {resumed(4, 3, v1alpha1.ReasonResumed), nil, routing.MaybeFrozen},
 		"resumed, without its files": {func(s *v1alpha1.Sandbox) {
-			resumed(3, 3, metav1.ConditionFalse, v1alpha1.ReasonResumed)(s)
+			resumed(3, 3, v1alpha1.ReasonResumed)(s)
 			s.Spec.Restore = &v1alpha1.Restore{Checkpoint: "c"}
 		}, nil, routing.MaybeFrozen},
 		"hibernating": {func(s *v1alpha1.Sandbox) {
@@ -65,8 +65,8 @@ func TestDecide(t *testing.T) {
 		"resumed, and its pod was lost": {func(s *v1alpha1.Sandbox) {
 			s.Spec.PauseMode, s.Spec.Binding, s.Spec.Restore = v1alpha1.PauseHibernate, nil, &v1alpha1.Restore{Checkpoint: "c"}
 		}, nil, routing.Paused},
-		"still frozen":  {resumed(3, 3, metav1.ConditionTrue, v1alpha1.ReasonFrozen), nil, routing.MaybeFrozen},
-		"being resumed": {resumed(3, 3, metav1.ConditionUnknown, v1alpha1.ReasonResuming), nil, routing.MaybeFrozen},
+		"still frozen":  {resumed(3, 3, v1alpha1.ReasonFrozen), nil, routing.MaybeFrozen},
+		"being resumed": {resumed(3, 3, v1alpha1.ReasonResuming), nil, routing.MaybeFrozen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := goodSandbox.DeepCopy(), goodPod.DeepCopy()
@@ -104,14 +104,11 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// resumed is a sandbox that was paused once, of which the status of a generation says
-// something.
-func resumed(generation, of int64, status metav1.ConditionStatus, reason string) func(*v1alpha1.Sandbox) {
+// resumed is a sandbox that was paused once, of which the status of an order says something.
+func resumed(order, of int64, state v1alpha1.PauseState) func(*v1alpha1.Sandbox) {
 	return func(s *v1alpha1.Sandbox) {
-		s.Generation, s.Spec.PauseMode = generation, v1alpha1.PauseFreeze
-		s.Status.Conditions = []metav1.Condition{{
-			Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, ObservedGeneration: of,
-		}}
+		s.Spec.PauseMode, s.Spec.PauseOrder = v1alpha1.PauseFreeze, order
+		s.Status.Pause = &v1alpha1.PauseStatus{Order: of, State: state}
 	}
 }
 

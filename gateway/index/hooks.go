@@ -109,9 +109,9 @@ func (h *Hooks) sandboxChanged(id string, old, new *sandbox) {
 	rebound := old != nil && old.claim != "" && (new == nil || new.claim != old.claim ||
 		new.podUID != old.podUID || new.podName != old.podName)
 	private := old != nil && new != nil && old.private != new.private
-	// Between two generations of a sandbox that was ever paused there may be a pause that
-	// was not seen: what is routed to it must be known to be awake anew.
-	paused := new != nil && new.everPaused && (old == nil || !old.everPaused || new.generation != old.generation)
+	// A pause may have come and gone between the two: what is routed to the sandbox must be
+	// known to be awake anew.
+	paused := new != nil && (old == nil && new.order != 0 || old != nil && new.order != old.order)
 	if end || rebound || private || paused || new == nil {
 		h.SandboxChanged(id)
 	}

@@ -46,9 +46,9 @@ func TestPausedOfAPool(t *testing.T) {
 // A route goes when its sandbox is paused, and whenever a pause may have passed unseen.
 func TestPauseDropsTheRoute(t *testing.T) {
 	const id = "s"
-	record := func(generation int64, change func(*v1alpha1.Sandbox)) *sandbox {
+	record := func(order int64, change func(*v1alpha1.Sandbox)) *sandbox {
 		s := boundSandbox(id, "c", "p")
-		s.Generation = generation
+		s.Generation, s.Spec.PauseOrder = 7, order
 		if change != nil {
 			change(s)
 		}
@@ -61,13 +61,14 @@ func TestPauseDropsTheRoute(t *testing.T) {
 		old, new *sandbox
 		drops    bool
 	}{
-		{"another change", record(1, nil), record(2, nil), false},
-		{"paused", record(1, nil), record(2, paused), true},
+		{"another change", record(0, nil), record(0, func(s *v1alpha1.Sandbox) { s.Generation++ }), false},
+		{"another change of one that runs again", record(2, once), record(2, func(s *v1alpha1.Sandbox) { once(s); s.Generation++ }), false},
+		{"paused", record(0, nil), record(1, paused), true},
 		{"first seen paused", nil, record(2, paused), true},
 		{"resumed", record(2, paused), record(3, once), true},
-		{"paused and resumed unseen", record(1, nil), record(3, once), true},
+		{"paused and resumed unseen", record(0, nil), record(2, once), true},
 		{"paused and resumed unseen, not for the first time", record(3, once), record(5, once), true},
-		{"known to be awake", record(3, once), record(3, func(s *v1alpha1.Sandbox) { resumed(3, 3, "False", v1alpha1.ReasonResumed)(s) }), false},
+		{"known to be awake", record(3, once), record(3, func(s *v1alpha1.Sandbox) { resumed(3, 3, v1alpha1.ReasonResumed)(s) }), false},
 	} {
 		dropped := false
 		h := Hooks{SandboxChanged: func(string) { dropped = true }}

@@ -104,14 +104,13 @@ type sandbox struct {
 	private, unsecured     bool
 	ended                  bool // or being deleted
 	paused                 bool // it is to be frozen, and no request is routed to it
-	everPaused             bool // it may be frozen although it is not paused, unless it is awake
-	awake                  bool // its status shows that it is not frozen, as of generation
+	awake                  bool // its status shows that it is not frozen, as of order
 	resumes                bool // a request resumes it
 	restoring              bool // its files are not restored yet
 	// Both are uint32, not int64: the record then takes 128 bytes; the allocator's next
 	// size is 144.
-	endAt      uint32 // when it ends at the latest, in seconds since 1970, until 2106; 0: no time is set
-	generation uint32 // of the spec: no sandbox has so many changes
+	endAt uint32 // when it ends at the latest, in seconds since 1970, until 2106; 0: no time is set
+	order uint32 // spec.pauseOrder; 0 if it was never paused
 }
 
 func newSandbox(s *v1alpha1.Sandbox) *sandbox {
@@ -119,7 +118,7 @@ func newSandbox(s *v1alpha1.Sandbox) *sandbox {
 		uid: s.UID, namespace: unique.Make(s.Spec.Namespace), pool: unique.Make(s.Spec.Pool), team: unique.Make(s.Spec.Team), env: unique.Make(s.Spec.Env),
 		private: s.Spec.Network.Private, unsecured: s.Spec.Network.Unsecured,
 		ended:  s.Spec.End != nil || s.DeletionTimestamp != nil,
-		paused: s.Spec.Paused, everPaused: v1alpha1.EverPaused(s), awake: v1alpha1.Awake(s), generation: uint32(s.Generation),
+		paused: s.Spec.Paused, awake: v1alpha1.Awake(s), order: uint32(s.Spec.PauseOrder),
 		resumes: v1alpha1.ResumedByRequests(s), restoring: v1alpha1.Restoring(s),
 	}
 	if b := s.Spec.Binding; b != nil {

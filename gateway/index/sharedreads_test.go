@@ -27,7 +27,7 @@ func (r *slowReads) read(ctx context.Context, _, _ string) (routing.Answer, erro
 	if !backoff.Sleep(ctx, readTakes) {
 		return routing.Answer{}, ctx.Err()
 	}
-	a := routing.Answer{State: r.state, Generation: n}
+	a := routing.Answer{State: r.state, PauseOrder: n}
 	if r.state == routing.Running {
 		a.Route = &routecache.Route{}
 	}
@@ -44,8 +44,8 @@ func TestSharedReads(t *testing.T) {
 		ask := func(key string, begun int64) {
 			go func() {
 				a, err := x.resolve(t.Context(), key, "s")
-				if err != nil || a.Generation <= begun {
-					t.Errorf("%v; read %d answers a request that came after %d had begun", err, a.Generation, begun)
+				if err != nil || a.PauseOrder <= begun {
+					t.Errorf("%v; read %d answers a request that came after %d had begun", err, a.PauseOrder, begun)
 				}
 				answers <- a
 			}()
@@ -120,7 +120,7 @@ func TestSharedReadIsLeft(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if a, err := x.resolve(t.Context(), "", "s"); err != nil || a.Generation != 2 {
+		if a, err := x.resolve(t.Context(), "", "s"); err != nil || a.PauseOrder != 2 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	})

@@ -63,11 +63,11 @@ type entry struct {
 	seen     sighting
 }
 
-// sighting is since when a controller has seen a claim run, and the Sandbox's generation for
+// sighting is since when a controller has seen a claim run, and the Sandbox's pauseOrder for
 // which that held; zero if none has told.
 type sighting struct {
-	at         int64
-	generation int64
+	at    int64
+	order int64
 }
 
 // Monotonic returns a clock that begins at the present time and then follows the

@@ -3,7 +3,7 @@ package inuse
 import "time"
 
 // RememberSeen takes in since when a controller has seen a claim run, so that it outlasts
-// the controller. Of several the one of the newest generation counts, and the latest of
+// the controller. Of several the one of the last pause or resume counts, and the latest of
 // those. A claim that has ended is left out.
 func (r *Registry) RememberSeen(s Sighting) {
 	at := r.Now() - max(s.Age, 0).Nanoseconds()
@@ -14,8 +14,8 @@ func (r *Registry) RememberSeen(s Sighting) {
 	if e == nil {
 		return
 	}
-	if s.Generation > e.seen.generation || s.Generation == e.seen.generation && at > e.seen.at {
-		e.seen = sighting{at, s.Generation}
+	if s.PauseOrder > e.seen.order || s.PauseOrder == e.seen.order && at > e.seen.at {
+		e.seen = sighting{at, s.PauseOrder}
 	}
 }
 
@@ -24,7 +24,7 @@ func (r *Registry) sightings(now int64) []Sighting {
 	var out []Sighting
 	for _, e := range r.all {
 		if e.seen != (sighting{}) {
-			out = append(out, Sighting{e.id, e.claim, time.Duration(max(now-e.seen.at, 0)), e.seen.generation})
+			out = append(out, Sighting{e.id, e.claim, time.Duration(max(now-e.seen.at, 0)), e.seen.order})
 		}
 	}
 	return out

@@ -24,12 +24,12 @@ type Report struct {
 	Seen []Sighting
 }
 
-// Sighting is how long a controller has seen a claim run, and the Sandbox's generation for
+// Sighting is how long a controller has seen a claim run, and the Sandbox's pauseOrder for
 // which that held.
 type Sighting struct {
 	ID, Claim  string
 	Age        time.Duration
-	Generation int64
+	PauseOrder int64
 }
 
 // Entry is one sandbox's use.

@@ -11,10 +11,10 @@
 //
 //   - The index answers Paused for spec.paused before it looks at the pod, and drops the
 //     route; the Put of an earlier resolve is refused, as at an end.
-//   - A sandbox with pauseMode is routed to only if its status says Resumed for its present
-//     generation, or if this gateway has had the freezer let it run with that generation, or
-//     has itself written that generation as restored. Each change of its spec drops its
-//     route, so a pause and a resume between two looks cannot pass unseen.
+//   - A sandbox with pauseMode is routed to only if its status says Resumed for its
+//     pauseOrder, or if this gateway has had the freezer let it run with that number, or has
+//     itself written it as restored. Each change of pauseOrder drops its route, so a pause and
+//     a resume between two looks cannot pass unseen. Other changes of its spec do not matter.
 //   - An order goes to the pod that backs the sandbox by a live read, under the gateway's
 //     lease and the route cache's checks, within 2 s; another pod's sandboxd refuses the
 //     signature.
@@ -61,8 +61,8 @@
 //	                                              and the controller asks again
 //	the pod goes while it is paused, or its       the sandbox ends as Failed, PausedPodLost
 //	files are saved
-//	etcd is restored to an older state            orders of older generations are refused
-//	                                              until the spec has changed often enough:
+//	etcd is restored to an older state            orders with lower numbers are refused until
+//	                                              it was paused and resumed often enough:
 //	                                              kill such a sandbox
 //
 // # When a step of a hibernation fails

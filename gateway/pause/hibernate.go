@@ -40,15 +40,15 @@ func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
 func (p *Pauser) SetSaver(s Saver) { p.saver = s }
 
 // hibernate keeps the files of a frozen sandbox and then writes that its pod is given up.
-// s was read or written just now. Calls for the same claim and generation share one
+// s was read or written just now. Calls for the same claim and pause share one
 // attempt. hibernate returns nil also if another gateway has done both, and ErrStale if
-// the sandbox's spec has changed since s was read.
+// the sandbox was resumed or has ended since s was read.
 func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if p.saver == nil {
 		return ErrNoStore
 	}
 	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ; {
-		done := p.saves.DoChan(fmt.Sprintf("%s/%d", s.Spec.Binding.ClaimID, s.Generation), func() (any, error) {
+		done := p.saves.DoChan(fmt.Sprintf("%s/%d", s.Spec.Binding.ClaimID, s.Spec.PauseOrder), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
 			return nil, p.save(ctx, s.DeepCopy())
@@ -73,7 +73,7 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 			return readErr
 		case v1alpha1.Hibernated(live):
 			return nil
-		case live.Generation != s.Generation:
+		case live.Spec.PauseOrder != s.Spec.PauseOrder:
 			return writes.ErrStale
 		case !backoff.Sleep(ctx, delays.Step()):
 			return fmt.Errorf("the files are being read, or the route to the sandbox keeps changing: %w", ctx.Err())
@@ -123,5 +123,5 @@ func (p *Pauser) live(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Sandb
 // processes were never frozen. s is what that write has returned: a sandbox that was read
 // later may have been paused since.
 func (p *Pauser) NoteRestored(s *v1alpha1.Sandbox) {
-	p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
+	p.remember(s.Spec.Binding.ClaimID, ownWrite{order: s.Spec.PauseOrder, awake: true})
 }

@@ -66,10 +66,10 @@ const (
 
 // Orders sends orders to the freezer of a pod. *sandboxdclient.Agent implements it.
 type Orders interface {
-	Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
-	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+	Freeze(ctx context.Context, id string, pod *corev1.Pod, number int64) error
+	Unfreeze(ctx context.Context, id string, pod *corev1.Pod, number int64) error
 	// Probe is an Unfreeze that fails where a Freeze would.
-	Probe(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+	Probe(ctx context.Context, id string, pod *corev1.Pod, number int64) error
 }
 
 // Pauser pauses and resumes. Make it with New; it is safe for concurrent use.
@@ -81,7 +81,7 @@ type Pauser struct {
 	metrics *Metrics
 	saver   Saver              // nil: no sandbox can hibernate
 	wakes   singleflight.Group // by sandbox UID
-	saves   singleflight.Group // by claim ID and generation
+	saves   singleflight.Group // by claim ID and pauseOrder
 
 	remembering sync.Mutex                   // held from reading own until it is written
 	own         *lru.Cache[string, ownWrite] // by claim ID
@@ -90,9 +90,9 @@ type Pauser struct {
 // ownWrite is the last pause or resume that this gateway has written for a claim's
 // sandbox.
 type ownWrite struct {
-	generation int64 // of the sandbox as written
-	paused     bool
-	awake      bool // since the write the freezer has continued the sandbox's processes
+	order  int64 // spec.pauseOrder as written
+	paused bool
+	awake  bool // since the write the freezer has continued the sandbox's processes
 }
 
 // New makes a Pauser. With nil metrics nothing is counted.
@@ -113,7 +113,7 @@ func (p *Pauser) Correct(a routing.Answer) routing.Answer {
 	if a.ClaimID == "" || a.State == routing.Ended {
 		return a
 	}
-	if w, ok := p.own.Get(a.ClaimID); ok && a.Generation < w.generation {
+	if w, ok := p.own.Get(a.ClaimID); ok && a.PauseOrder < w.order {
 		a.State, a.Route = routing.MaybeFrozen, nil
 		if w.paused {
 			a.State = routing.Paused
@@ -191,7 +191,7 @@ func endAfterUndo(was *metav1.Time, took time.Duration) *metav1.Time {
 // probe returns nil if the sandbox's pod runs and a pause in this mode can be expected to
 // succeed.
 func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) error {
-	err := p.order(ctx, s, func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
+	err := p.order(ctx, s, func(ctx context.Context, id string, pod *corev1.Pod, number int64) error {
 		if v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning {
 			return ErrNotRunning
 		}
@@ -200,7 +200,7 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 				return fmt.Errorf("%w: %w", ErrUnsupported, err)
 			}
 		}
-		return p.orders.Probe(ctx, id, pod, generation)
+		return p.orders.Probe(ctx, id, pod, number)
 	})
 	switch {
 	case err == nil, errors.Is(err, ErrNotRunning), errors.Is(err, ErrUnsupported), errors.Is(err, writes.ErrStale):
@@ -231,7 +231,7 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	err := p.orderBusy(ctx, s, p.orders.Unfreeze) // sandboxd stops reading the files at this order
 	failpoint.Hit("pause/thawed")                 // all runs, the client has no answer yet
 	if err == nil {
-		p.remember(s.Spec.Binding.ClaimID, ownWrite{generation: s.Generation, awake: true})
+		p.remember(s.Spec.Binding.ClaimID, ownWrite{order: s.Spec.PauseOrder, awake: true})
 		return nil
 	}
 	if errors.Is(err, writes.ErrStale) || neverFrozen(s, err) {
@@ -250,7 +250,7 @@ func (p *Pauser) EnsureAwake(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 	case v1alpha1.Awake(s), p.knowsAwake(s):
 		return nil
 	}
-	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Generation)
+	err := p.orders.Unfreeze(ctx, s.Name, pod, s.Spec.PauseOrder)
 	if neverFrozen(s, err) {
 		return nil
 	}
@@ -266,18 +266,18 @@ func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
 
 // EnforcePause repeats for the controller the order that the sandbox's spec asks for: to freeze
 // (and to hibernate), or to continue. ErrStale means that the sandbox has another claim
-// or generation by now, or that its spec asks for the opposite; ErrNotSaved, that it is
+// or pauseOrder by now; ErrNotSaved, that it is
 // frozen and its files could not be kept. An error of package sandboxdclient about orders is what the
 // freezer has answered, or that it does not answer this gateway. Any other error
 // is no failure of the freezer's: this gateway could not ask it, or could not go on.
-func (p *Pauser) EnforcePause(ctx context.Context, id, claim string, freeze bool, generation int64) error {
+func (p *Pauser) EnforcePause(ctx context.Context, id, claim string, freeze bool, order int64) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
-	err := p.enforcePause(ctx, s, id, claim, freeze, generation)
+	err := p.enforcePause(ctx, s, id, claim, freeze, order)
 	p.metrics.observe(opRepeat, s.Spec.PauseMode, begun, err)
 	return err
 }
 
-func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, generation int64) error {
+func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, order int64) error {
 	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -285,7 +285,7 @@ func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, clai
 	case err != nil:
 		return fmt.Errorf("reading sandbox %s: %w", id, err)
 	case s.Spec.End != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim,
-		s.Generation != generation || s.Spec.Paused != freeze:
+		s.Spec.PauseOrder != order || s.Spec.Paused != freeze:
 		return writes.ErrStale
 	}
 	send := p.orders.Unfreeze
@@ -302,9 +302,9 @@ func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, clai
 }
 
 // sendOrder sends one order to the freezer of a pod; it is a method of Orders.
-type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, generation int64) error
+type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, number int64) error
 
-// order sends an order with the sandbox's generation to the freezer of its pod, under the
+// order sends an order with the sandbox's pauseOrder to the freezer of its pod, under the
 // conditions of every call to a pod: the route cache still admits the pod's address, and
 // the call is short. It repeats the order after errors that may pass. ErrStale is sandboxd's
 // answer: it has carried out a later order.
@@ -350,5 +350,5 @@ func final(err error) bool {
 func sendOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, send sendOrder) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	return send(ctx, s.Name, pod, s.Generation)
+	return send(ctx, s.Name, pod, s.Spec.PauseOrder)
 }

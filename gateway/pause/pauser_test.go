@@ -29,21 +29,21 @@ func TestCorrect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.own.Add("paused", ownWrite{generation: 5, paused: true})
-	p.own.Add("resumed", ownWrite{generation: 5})
+	p.own.Add("paused", ownWrite{order: 5, paused: true})
+	p.own.Add("resumed", ownWrite{order: 5})
 	for _, c := range []struct {
-		claim      string
-		generation int64
-		state      routing.State
-		want       routing.State
+		claim string
+		order int64
+		state routing.State
+		want  routing.State
 	}{
 		{"paused", 4, routing.Running, routing.Paused}, {"paused", 5, routing.Paused, routing.Paused}, {"paused", 6, routing.Running, routing.Running},
 		{"paused", 4, routing.Ended, routing.Ended}, {"resumed", 4, routing.Paused, routing.MaybeFrozen}, {"resumed", 4, routing.Running, routing.MaybeFrozen},
 		{"resumed", 5, routing.Running, routing.Running}, {"other", 4, routing.Running, routing.Running}, {"", 0, routing.NoPod, routing.NoPod},
 	} {
-		a := p.Correct(routing.Answer{ClaimID: c.claim, Generation: c.generation, State: c.state, Route: &routecache.Route{}})
+		a := p.Correct(routing.Answer{ClaimID: c.claim, PauseOrder: c.order, State: c.state, Route: &routecache.Route{}})
 		if a.State != c.want || (a.Route == nil) != (a.State != c.state) {
-			t.Errorf("%s at %d, %s: %s, route %v", c.claim, c.generation, c.state, a.State, a.Route)
+			t.Errorf("%s at %d, %s: %s, route %v", c.claim, c.order, c.state, a.State, a.Route)
 		}
 	}
 }
@@ -54,33 +54,33 @@ func TestLaterWriteIsRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []ownWrite{{generation: 6, paused: true}, {generation: 5}, {generation: 5, awake: true}} {
+	for _, w := range []ownWrite{{order: 6, paused: true}, {order: 5}, {order: 5, awake: true}} {
 		p.remember("c", w)
 	}
-	if a := p.Correct(routing.Answer{ClaimID: "c", Generation: 5, State: routing.Running}); a.State != routing.Paused {
+	if a := p.Correct(routing.Answer{ClaimID: "c", PauseOrder: 5, State: routing.Running}); a.State != routing.Paused {
 		t.Errorf("it is %s", a.State)
 	}
 }
 
-// This gateway's order to run counts for the generation that it was given for, and for no
+// This gateway's order to run counts for the resume that it was given for, and for no
 // other.
 func TestKnowsAwake(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.remember("c", ownWrite{generation: 5})
-	p.remember("c", ownWrite{generation: 5, awake: true})
-	for generation, want := range map[int64]bool{4: false, 5: true, 6: false} {
+	p.remember("c", ownWrite{order: 5})
+	p.remember("c", ownWrite{order: 5, awake: true})
+	for order, want := range map[int64]bool{4: false, 5: true, 6: false} {
 		s := &v1alpha1.Sandbox{}
-		s.Generation, s.Spec.PauseMode, s.Spec.Binding = generation, v1alpha1.PauseFreeze, &v1alpha1.Binding{ClaimID: "c"}
+		s.Spec.PauseOrder, s.Spec.PauseMode, s.Spec.Binding = order, v1alpha1.PauseFreeze, &v1alpha1.Binding{ClaimID: "c"}
 		if got := p.knowsAwake(s); got != want {
-			t.Errorf("at generation %d it is awake: %v", generation, got)
+			t.Errorf("at order %d it is awake: %v", order, got)
 		}
 	}
-	p.remember("c", ownWrite{generation: 6, paused: true})
-	p.remember("c", ownWrite{generation: 5, awake: true})
-	if a := p.Correct(routing.Answer{ClaimID: "c", Generation: 5, State: routing.Running}); a.State != routing.Paused {
+	p.remember("c", ownWrite{order: 6, paused: true})
+	p.remember("c", ownWrite{order: 5, awake: true})
+	if a := p.Correct(routing.Answer{ClaimID: "c", PauseOrder: 5, State: routing.Running}); a.State != routing.Paused {
 		t.Errorf("paused since: %s", a.State)
 	}
 	if p.knowsAwake(&v1alpha1.Sandbox{}) {
@@ -244,13 +244,13 @@ func (mute) Unfreeze(context.Context, string, *corev1.Pod, int64) error {
 
 // What takes no order was never frozen, unless the status says that it was.
 func TestUnfreezeThatIsNotTaken(t *testing.T) {
-	for what, conditions := range map[string][]metav1.Condition{
+	for what, status := range map[string]*v1alpha1.PauseStatus{
 		"never frozen": nil,
-		"frozen":       {{Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFrozen, ObservedGeneration: 3}},
-		"resuming":     {{Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonResuming, Message: v1alpha1.MessageStopped}},
+		"frozen":       {Order: 1, State: v1alpha1.ReasonFrozen, Stopped: true},
+		"resuming":     {Order: 1, State: v1alpha1.ReasonResuming, Stopped: true},
 	} {
 		s, pod := runs()
-		s.Spec.Paused, s.Spec.PauseMode, s.Status.Conditions = true, v1alpha1.PauseFreeze, conditions
+		s.Spec.Paused, s.Spec.PauseMode, s.Spec.PauseOrder, s.Status.Pause = true, v1alpha1.PauseFreeze, 1, status
 		p, err := New(withSandbox(t, s, pod), routecache.New(10), mute{}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +260,7 @@ func TestUnfreezeThatIsNotTaken(t *testing.T) {
 		if resumed.Spec.Paused {
 			t.Fatalf("%s: it is not resumed: %v", what, err)
 		}
-		if awake := p.EnsureAwake(t.Context(), resumed, pod); (err == nil) != (conditions == nil) || (awake == nil) != (conditions == nil) {
+		if awake := p.EnsureAwake(t.Context(), resumed, pod); (err == nil) != (status == nil) || (awake == nil) != (status == nil) {
 			t.Errorf("%s: Resume %v, Awake %v", what, err, awake)
 		}
 	}

@@ -23,7 +23,7 @@ func (p *Pauser) write(ctx context.Context, s *v1alpha1.Sandbox, paused bool, pa
 		return fmt.Errorf("writing that sandbox %s is to be paused or resumed: %w", s.Name, err)
 	}
 	*s = *out
-	p.remember(claim, ownWrite{generation: s.Generation, paused: paused})
+	p.remember(claim, ownWrite{order: s.Spec.PauseOrder, paused: paused})
 	p.cache.Invalidate(s.Name) // after remember: a request that resolves from now on sees the write
 	return nil
 }
@@ -34,17 +34,17 @@ func (p *Pauser) remember(claim string, w ownWrite) {
 	p.remembering.Lock()
 	defer p.remembering.Unlock()
 	last, ok := p.own.Peek(claim)
-	if !ok || last.generation < w.generation || last.generation == w.generation && w.awake {
+	if !ok || last.order < w.order || last.order == w.order && w.awake {
 		p.own.Add(claim, w)
 	}
 }
 
 // knowsAwake reports whether the freezer has carried out an order of this gateway to
-// continue the sandbox's processes, at the sandbox's present generation.
+// continue the sandbox's processes since it was last resumed.
 func (p *Pauser) knowsAwake(s *v1alpha1.Sandbox) bool {
 	if s.Spec.Binding == nil {
 		return false
 	}
 	w, ok := p.own.Get(s.Spec.Binding.ClaimID)
-	return ok && w.awake && w.generation == s.Generation
+	return ok && w.awake && w.order == s.Spec.PauseOrder
 }

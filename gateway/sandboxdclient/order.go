@@ -15,7 +15,7 @@ import (
 )
 
 // Errors of an order to sandboxd; ErrBusy is one too, and writes.ErrStale says that sandboxd has
-// carried out an order of a later generation. After all but ErrNoFreezer and ErrStale the order
+// carried out a later order. After all but ErrNoFreezer and ErrStale the order
 // may be repeated. Any other error is this gateway's own trouble: the order was not sent.
 var (
 	// ErrNoFreezer: the pod's sandboxd has no freezer, or accepts no signature of this
@@ -30,34 +30,34 @@ var (
 	ErrNoAnswer = errors.New("sandboxd does not answer")
 )
 
-// generationHeader carries the generation of an order.
-const generationHeader = "Sandlane-Generation"
+// numberHeader carries the number of an order.
+const numberHeader = "Sandlane-Pause-Order"
 
-// Freeze stops all processes of a sandbox, and Unfreeze continues them. generation is the
-// generation of the Sandbox object that asks for it: sandboxd refuses an order of an older
-// generation than the last one. Both may be repeated.
-func (a *Agent) Freeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	_, err := a.order(ctx, id, pod, "freeze", generation)
+// Freeze stops all processes of a sandbox, and Unfreeze continues them. number is the
+// spec.pauseOrder of the Sandbox that asks for it: sandboxd refuses a lower number than the
+// last one. Both may be repeated.
+func (a *Agent) Freeze(ctx context.Context, id string, pod *corev1.Pod, number int64) error {
+	_, err := a.order(ctx, id, pod, "freeze", number)
 	return err
 }
 
-// Unfreeze undoes a Freeze of an earlier generation.
-func (a *Agent) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	_, err := a.order(ctx, id, pod, "unfreeze", generation)
+// Unfreeze undoes a Freeze with a lower number.
+func (a *Agent) Unfreeze(ctx context.Context, id string, pod *corev1.Pod, number int64) error {
+	_, err := a.order(ctx, id, pod, "unfreeze", number)
 	return err
 }
 
 // Probe returns nil if a Freeze can be expected to succeed: sandboxd accepts this gateway's
 // orders, has a freezer, and is initialised. It sends an Unfreeze.
-func (a *Agent) Probe(ctx context.Context, id string, pod *corev1.Pod, generation int64) error {
-	status, err := a.order(ctx, id, pod, "unfreeze", generation)
+func (a *Agent) Probe(ctx context.Context, id string, pod *corev1.Pod, number int64) error {
+	status, err := a.order(ctx, id, pod, "unfreeze", number)
 	if err == nil && status == http.StatusAccepted {
 		return fmt.Errorf("probe the freezer of pod %s: %w", pod.Name, ErrNotInitialised)
 	}
 	return err
 }
 
-func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order string, generation int64) (status int, err error) {
+func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order string, number int64) (status int, err error) {
 	if !v1alpha1.Freezable(&pod.Spec) {
 		return 0, fmt.Errorf("%w: no sandboxd runs alone in pod %s, or the pod has a liveness probe", ErrNoFreezer, pod.Name)
 	}
@@ -69,9 +69,9 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 	defer c.close()
 	header := http.Header{}
 	header.Set(sandboxHeader, id)
-	header.Set(generationHeader, strconv.FormatInt(generation, 10))
+	header.Set(numberHeader, strconv.FormatInt(number, 10))
 	err = a.signBy(ctx, c, pod, header, func(nonce string) []byte {
-		return orderMessage(order, string(pod.UID), nonce, id, generation)
+		return orderMessage(order, string(pod.UID), nonce, id, number)
 	})
 	if err == nil {
 		status, _, err = c.call(ctx, http.MethodPost, "/"+order, header, nil)
@@ -92,7 +92,7 @@ func (a *Agent) order(ctx context.Context, id string, pod *corev1.Pod, order str
 func orderError(status int) error {
 	switch status {
 	case http.StatusConflict:
-		return writes.ErrStale // it has carried out an order of a later generation
+		return writes.ErrStale // it has carried out a later order
 	case http.StatusLocked:
 		return ErrBusy
 	case http.StatusPreconditionFailed:
@@ -109,6 +109,6 @@ func orderError(status int) error {
 
 // orderMessage returns the message that is signed for an order; sandboxd/access builds the
 // same message to verify the signature.
-func orderMessage(order, podUID, nonce, sandbox string, generation int64) []byte {
-	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n", order, podUID, nonce, sandbox, generation)
+func orderMessage(order, podUID, nonce, sandbox string, number int64) []byte {
+	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n", order, podUID, nonce, sandbox, number)
 }

@@ -38,7 +38,7 @@ func freezer(t *testing.T, addr string, status int) (asked *[]*http.Request) {
 	return asked
 }
 
-// An order is signed for its kind, pod, process, sandbox and generation. The message is
+// An order is signed for its kind, pod, process, sandbox and number. The message is
 // written out again here, and in sandboxd's tests.
 func TestOrdersAreSigned(t *testing.T) {
 	const addr = "127.83.2.1"
@@ -58,7 +58,7 @@ func TestOrdersAreSigned(t *testing.T) {
 		signature, err := base64.StdEncoding.DecodeString(h.Get("Sandlane-Init-Signature"))
 		message := "sandlane " + order + " 1\n\"pod-1\"\n\"n\"\n\"i0\"\n7\n"
 		if err != nil || !ed25519.Verify(public, []byte(message), signature) || (*asked)[0].URL.Path != "/"+order ||
-			h.Get("Sandlane-Generation") != "7" || h.Get("Sandlane-Sandbox-Id") != "i0" {
+			h.Get("Sandlane-Pause-Order") != "7" || h.Get("Sandlane-Sandbox-Id") != "i0" {
 			t.Errorf("%s: %s %v", order, (*asked)[0].URL, h)
 		}
 	}

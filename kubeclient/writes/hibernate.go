@@ -13,14 +13,19 @@ func HibernateFrozen(s *v1alpha1.Sandbox) Patch {
 	return asRead(s).
 		Test("/spec/paused", true).
 		Test("/spec/pauseMode", v1alpha1.PauseFreeze).
-		Set("/spec/pauseMode", v1alpha1.PauseHibernate)
+		Set("/spec/pauseMode", v1alpha1.PauseHibernate).
+		nextOrder(s)
 }
 
 // GiveUpPod takes the binding away from a sandbox that hibernates and names the checkpoint
-// with its files: if the sandbox is as it was read, has the same claim, and is still to
-// hibernate.
+// with its files: if the sandbox has the same claim, and is still to hibernate by the same
+// pause. Other changes of its spec do not matter: its files need not be kept once more.
 func GiveUpPod(s *v1alpha1.Sandbox, checkpoint string) Patch {
-	return asRead(s).
+	return For(s.UID).
+		Test("/metadata/deletionTimestamp", nil).
+		Test("/spec/end", nil).
+		Test("/spec/binding/claimID", s.Spec.Binding.ClaimID).
+		ofOrder(s).
 		Test("/spec/paused", true).
 		Test("/spec/pauseMode", v1alpha1.PauseHibernate).
 		Remove("/spec/binding").
@@ -33,7 +38,8 @@ func Rebind(p Patch, s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
 	p = p.Test("/metadata/generation", s.Generation).
 		Test("/spec/paused", true).
 		Test(restorePath, s.Spec.Restore.Checkpoint).
-		Remove("/spec/paused")
+		Remove("/spec/paused").
+		nextOrder(s)
 	switch {
 	case endAt == nil:
 		return p
@@ -63,7 +69,8 @@ func Restored(s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
 func Rehibernate(s *v1alpha1.Sandbox) Patch {
 	p := unchanged(s).
 		Test(restorePath, s.Spec.Restore.Checkpoint).
-		Set("/spec/paused", true)
+		Set("/spec/paused", true).
+		nextOrder(s)
 	if s.Spec.Binding != nil {
 		p = p.Remove("/spec/binding")
 	}

@@ -17,7 +17,8 @@ func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) Patch {
 		Test("/spec/release", nil).
 		Test("/spec/restore", nil).
 		Set("/spec/paused", true).
-		Set("/spec/pauseMode", mode)
+		Set("/spec/pauseMode", mode).
+		nextOrder(s)
 	if s.Spec.Timeouts.EndAt != nil {
 		p = p.Remove("/spec/timeouts/endAt")
 	}
@@ -36,7 +37,8 @@ func PauseIdle(s *v1alpha1.Sandbox, token string) Patch {
 		Test("/spec/restore", nil).
 		Remove("/spec/release").
 		Set("/spec/paused", true).
-		Set("/spec/pauseMode", v1alpha1.TimeoutMode(s))
+		Set("/spec/pauseMode", v1alpha1.TimeoutMode(s)).
+		nextOrder(s)
 	if s.Spec.Timeouts.EndAt != nil {
 		p = p.Remove("/spec/timeouts/endAt")
 	}
@@ -46,7 +48,7 @@ func PauseIdle(s *v1alpha1.Sandbox, token string) Patch {
 // Resume resumes a paused sandbox, if it is as it was read, and sets its end time; nil is
 // no end. pauseMode stays: the sandbox may still be frozen.
 func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
-	p := asRead(s).Test("/spec/paused", true).Remove("/spec/paused")
+	p := asRead(s).Test("/spec/paused", true).Remove("/spec/paused").nextOrder(s)
 	switch {
 	case endAt == nil:
 		return p
@@ -54,6 +56,22 @@ func Resume(s *v1alpha1.Sandbox, endAt *metav1.Time) Patch {
 		return p.Set("/spec/timeouts", v1alpha1.SandboxTimeouts{EndAt: endAt})
 	}
 	return p.Set("/spec/timeouts/endAt", endAt)
+}
+
+const orderPath = "/spec/pauseOrder"
+
+// nextOrder gives a pause or a resume its number, if the sandbox's last one is that which was
+// read.
+func (p Patch) nextOrder(s *v1alpha1.Sandbox) Patch {
+	return p.ofOrder(s).Set(orderPath, s.Spec.PauseOrder+1)
+}
+
+// ofOrder tests that the sandbox was neither paused nor resumed since it was read.
+func (p Patch) ofOrder(s *v1alpha1.Sandbox) Patch {
+	if s.Spec.PauseOrder == 0 {
+		return p.Test(orderPath, nil)
+	}
+	return p.Test(orderPath, s.Spec.PauseOrder)
 }
 
 // asRead tests that the sandbox is the one that was read. The generation counts the

@@ -14,7 +14,7 @@ type change func(*v1alpha1.Sandbox)
 // running is a sandbox of generation 3 that runs and was paused once.
 func running(changes ...change) *v1alpha1.Sandbox {
 	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 3}}
-	s.Spec.Binding, s.Spec.PauseMode = &v1alpha1.Binding{ClaimID: "c"}, v1alpha1.PauseFreeze
+	s.Spec.Binding, s.Spec.PauseMode, s.Spec.PauseOrder = &v1alpha1.Binding{ClaimID: "c"}, v1alpha1.PauseFreeze, 3
 	s.Status.Phase, s.Status.Address, s.Status.AddressClaim = v1alpha1.SandboxRunning, "10.0.0.1", "c"
 	s.Status.ObservedGeneration = 3
 	cond(v1alpha1.SandboxConditionReady, metav1.ConditionTrue, "Running", 3)(s)
@@ -36,6 +36,9 @@ func frozen(changes ...change) *v1alpha1.Sandbox {
 
 func cond(kind string, status metav1.ConditionStatus, reason string, generation int64) change {
 	return func(s *v1alpha1.Sandbox) {
+		if kind == v1alpha1.SandboxConditionPaused { // its order is the generation here
+			s.Status.Pause = &v1alpha1.PauseStatus{Order: generation, State: v1alpha1.PauseState(reason)}
+		}
 		for i := range s.Status.Conditions {
 			if s.Status.Conditions[i].Type == kind {
 				s.Status.Conditions[i] = s.Status.Conditions[len(s.Status.Conditions)-1]

@@ -41,6 +41,9 @@ func (x controller) report(ctx context.Context, id string) error {
 		ready.Status, ready.Reason = metav1.ConditionFalse, "Paused"
 		paused.Status, paused.Reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
 	}
+	if v1alpha1.EverPaused(s) {
+		s.Status.Pause = &v1alpha1.PauseStatus{Order: s.Spec.PauseOrder, State: v1alpha1.PauseState(paused.Reason), Since: metav1.Now()}
+	}
 	meta.SetStatusCondition(&s.Status.Conditions, ready)
 	meta.SetStatusCondition(&s.Status.Conditions, paused)
 	return x.Status().Update(ctx, s)

@@ -82,8 +82,8 @@ func (r *Reconciler) endWithNamespace(ctx context.Context, cp *v1alpha1.Checkpoi
 
 // needs reports whether the sandbox, as it was read, needs the checkpoint of a pause. While
 // the sandbox is still to hibernate, with the same claim, a gateway's write that names the
-// checkpoint may be on its way. That write tests the sandbox's generation, so that after any
-// other change of the sandbox it is refused. A Checkpoint in another namespace than the
+// checkpoint may be on its way. That write tests the claim and spec.pauseOrder, so that
+// it is refused once the sandbox was resumed. A Checkpoint in another namespace than the
 // sandbox's is not its own, whatever it says.
 func needs(s *v1alpha1.Sandbox, cp *v1alpha1.Checkpoint) bool {
 	switch {

@@ -101,7 +101,7 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		}
 		pool.claims++
 	}
-	resumed := mayHaveBeenResumed(t.sandbox, s)
+	resumed := t.sandbox != nil && t.sandbox.Spec.PauseOrder != s.Spec.PauseOrder
 	// The status may be older than a resume that is to restore its files.
 	t.sandbox, t.running = s, s.Status.Phase == v1alpha1.SandboxRunning && !s.Spec.Paused && s.Spec.Restore == nil
 	if v1alpha1.EverPaused(s) && !t.running || resumed {
@@ -111,8 +111,6 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 	if t.running && t.seen.IsZero() {
 		t.seen = now
 		c.news = append(c.news, t)
-	} else if t.running && v1alpha1.EverPaused(s) {
-		c.news = append(c.news, t) // the same time holds for another generation
 	}
 	if s.Status.Phase == v1alpha1.SandboxStarting {
 		c.starting[t] = struct{}{}
@@ -120,13 +118,6 @@ func (c *claims) take(name string, s *v1alpha1.Sandbox, now time.Time) {
 		delete(c.starting, t)
 		t.starts = time.Time{}
 	}
-}
-
-// mayHaveBeenResumed reports whether the sandbox may have been paused and resumed since the
-// last check, which saw it as was; nil if none did. Its status need not show that, so each
-// change of its spec counts, but for those that a release makes.
-func mayHaveBeenResumed(was, s *v1alpha1.Sandbox) bool {
-	return was != nil && v1alpha1.EverPaused(s) && s.Generation != was.Generation && s.Spec.Release == nil && was.Spec.Release == nil
 }
 
 func (c *claims) remove(t *tracked) {
@@ -160,15 +151,15 @@ func (r *IdleTimeoutReconciler) inherit() {
 	if !r.inherited {
 		r.inherited = true
 		for _, t := range r.claims.all {
-			at, generation, ok := m.RunningSince(t.key.id, t.key.claim)
-			if t.first && ok && at.Before(t.seen) && (!v1alpha1.EverPaused(t.sandbox) || generation == t.sandbox.Generation) {
+			at, order, ok := m.RunningSince(t.key.id, t.key.claim)
+			if t.first && ok && at.Before(t.seen) && order == t.sandbox.Spec.PauseOrder {
 				t.seen = at
 			}
 		}
 	}
 	for _, t := range r.claims.news {
 		if r.claims.byID[t.key.id] == t && t.running {
-			m.SeenRunning(t.key.id, t.key.claim, t.seen, t.sandbox.Generation)
+			m.SeenRunning(t.key.id, t.key.claim, t.seen, t.sandbox.Spec.PauseOrder)
 		}
 	}
 	r.claims.news = nil

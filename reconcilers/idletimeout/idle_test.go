@@ -33,8 +33,8 @@ type gateways struct {
 }
 
 type seenRunning struct {
-	at         time.Time
-	generation int64
+	at    time.Time
+	order int64
 }
 
 func (g *gateways) PrepareRelease(_ context.Context, releases []controlplane.Release) (map[string]bool, error) {
@@ -60,7 +60,7 @@ func (g *gateways) Retain(keep func(id, claim string) bool)    { g.kept = keep }
 func (*gateways) SeenRunning(string, string, time.Time, int64) {}
 func (g *gateways) RunningSince(id, _ string) (time.Time, int64, bool) {
 	s, ok := g.since[id]
-	return s.at, s.generation, ok
+	return s.at, s.order, ok
 }
 func nobody(int) (map[string]time.Time, error) { return nil, nil }
 

@@ -19,7 +19,7 @@ func TestIdleTimePassesWhileLeadersAreReplaced(t *testing.T) {
 	first.check(t.Context())
 	for i := range 3 {
 		clock.Step(5 * time.Second)
-		g := &gateways{at: nobody, since: map[string]seenRunning{"s": {began, 1}}}
+		g := &gateways{at: nobody, since: map[string]seenRunning{"s": {began, 0}}}
 		if i == 0 { // it cannot judge before every gateway has answered
 			g.at = func(int) (map[string]time.Time, error) { return nil, errors.New("silent") }
 		}
@@ -45,18 +45,16 @@ func TestWhatWasPausedSinceCountsAnew(t *testing.T) {
 		paused,
 		ends bool
 	}{
-		"never paused, and changed since": {noted: 1, ends: true},
-		"resumed before it was noted":     {noted: 3, paused: true, ends: true},
-		"may have been resumed since":     {noted: 1, paused: true},
+		"never paused, and changed since": {noted: 0, ends: true},
+		"resumed before it was noted":     {noted: 4, paused: true, ends: true},
+		"may have been resumed since":     {noted: 2, paused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running("s", 5*time.Second)
-			s.Generation = 3
+			s.Generation = 8
 			if tc.paused {
-				s.Spec.PauseMode = v1alpha1.PauseFreeze
-				s.Status.Conditions = []metav1.Condition{{
-					Type: v1alpha1.SandboxConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResumed, ObservedGeneration: 3,
-				}}
+				s.Spec.PauseMode, s.Spec.PauseOrder = v1alpha1.PauseFreeze, 4
+				s.Status.Pause = &v1alpha1.PauseStatus{Order: 4, State: v1alpha1.ReasonResumed}
 			}
 			g := &gateways{at: nobody}
 			r, clock, c := setup(t, g, s)
@@ -82,7 +80,7 @@ func TestStatusIsNoProof(t *testing.T) {
 	s.Status.LastActive = &long
 	g := &gateways{at: nobody}
 	r, clock, c := setup(t, g, s)
-	g.since = map[string]seenRunning{"s": {clock.Now().Add(-time.Hour), 1}}
+	g.since = map[string]seenRunning{"s": {clock.Now().Add(-time.Hour), 0}}
 	g.floor = clock.Now() // what a gateway knew is lost
 	for range 4 {
 		r.check(t.Context())

@@ -95,16 +95,15 @@ func TestAPauseBetweenTwoChecksCounts(t *testing.T) {
 	for what, again := range map[string]bool{"the first pause": false, "a later pause": true} {
 		g := &gateways{at: nobody}
 		s := running("s", time.Minute)
-		s.Generation = 5
 		if again {
-			s.Spec.PauseMode = v1alpha1.PauseFreeze
+			s.Spec.PauseMode, s.Spec.PauseOrder = v1alpha1.PauseFreeze, 2
 		}
 		r, clock, api := setup(t, g, s)
 		r.check(t.Context())
 		clock.Step(59 * time.Second)
 		r.check(t.Context())
 		s = read(t, api, "s")
-		s.Generation, s.Spec.PauseMode = 7, v1alpha1.PauseFreeze // paused and resumed
+		s.Spec.PauseMode, s.Spec.PauseOrder = v1alpha1.PauseFreeze, s.Spec.PauseOrder+2 // paused and resumed
 		if err := api.Update(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

@@ -39,11 +39,11 @@ type Memory interface {
 	// was in use before its claim was known.
 	Retain(keep func(id, claim string) bool)
 	// SeenRunning notes since when this process has seen a claim run, for the next leader:
-	// it holds for this generation of the Sandbox.
-	SeenRunning(id, claim string, at time.Time, generation int64)
+	// it holds for this pauseOrder of the Sandbox.
+	SeenRunning(id, claim string, at time.Time, order int64)
 	// RunningSince returns what this leader or the one before it has noted, as far as that
 	// is known; read after Poll.
-	RunningSince(id, claim string) (at time.Time, generation int64, ok bool)
+	RunningSince(id, claim string) (at time.Time, order int64, ok bool)
 }
 
 // SandboxStore keeps what people see of a sandbox's use.

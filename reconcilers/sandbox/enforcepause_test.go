@@ -48,8 +48,8 @@ func (q *slowPauseEnforcer) cancelled(o controlplane.EnforcePause) (inHand, canc
 	return ok, ok && ctx.Err() != nil
 }
 
-func orderOf(id string, generation int64) controlplane.EnforcePause {
-	return controlplane.EnforcePause{SandboxID: id, ClaimID: "c", Freeze: true, Generation: generation}
+func orderOf(id string, number int64) controlplane.EnforcePause {
+	return controlplane.EnforcePause{SandboxID: id, ClaimID: "c", Freeze: true, Order: number}
 }
 
 // At most one try for a sandbox is under way: the next order cancels it and waits for its
@@ -63,7 +63,7 @@ func TestOneTryASandbox(t *testing.T) {
 		want := func(what string, o controlplane.EnforcePause, inHand, cancelled bool) {
 			t.Helper()
 			if a, b := q.cancelled(o); a != inHand || b != cancelled {
-				t.Errorf("%s: generation %d is in hand %v, cancelled %v", what, o.Generation, a, b)
+				t.Errorf("%s: order %d is in hand %v, cancelled %v", what, o.Order, a, b)
 			}
 		}
 		first, second, third := orderOf("s", 1), orderOf("s", 2), orderOf("s", 3)
@@ -175,8 +175,9 @@ func TestFrozenSandboxWithoutItsKey(t *testing.T) {
 	}
 }
 
-// A frozen sandbox whose spec changes is ordered to be frozen anew. It does not end, and is
-// not resumed, if its freezer fails or takes no order any more: its memory is all there.
+// A frozen sandbox that is resumed and paused again between two looks is ordered to be frozen
+// anew, and not after another change of its spec. It does not end, and is not resumed, if its
+// freezer fails or takes no order any more: its memory is all there.
 func TestFrozenSandboxIsOrderedAnew(t *testing.T) {
 	for what, c := range map[string]struct {
 		onTimeout v1alpha1.TimeoutAction
@@ -192,6 +193,13 @@ func TestFrozenSandboxIsOrderedAnew(t *testing.T) {
 		g.want(t, what, v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
 		q.answer = c.answer
 		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
+		g.settle(t)
+		g.want(t, what+", another change", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
+		if len(q.asked) != 1 {
+			t.Errorf("%s: asked %+v", what, q.asked)
+		}
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
+		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = true })
 		for range 3 {
 			g.clock.SetTime(g.clock.Now().Add(enforcePausePatience))
 			g.settle(t)
@@ -247,10 +255,11 @@ func TestSavingStatus(t *testing.T) {
 		}
 	}
 	q.answer = fmt.Errorf("%w: the store is full", controlplane.ErrNotSaved)
-	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = false })
+	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Paused = true })
 	for range 2 {
 		if wait := g.settle(t); wait != enforcePauseWait {
-			t.Errorf("of another generation it looks again in %s", wait)
+			t.Errorf("of another pause it looks again in %s", wait)
 		}
 		g.clock.SetTime(g.clock.Now().Add(enforcePauseWait))
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,30 +41,16 @@ func decideRestoring(v view) decision {
 	return d
 }
 
-// setHibernating sets the condition Paused in next, the object to be written, of a sandbox
-// that hibernates or whose files are being restored.
+// setHibernating notes in next, the object to be written, that a sandbox hibernates or that its
+// files are being restored.
 func (r *Reconciler) setHibernating(s, next *v1alpha1.Sandbox) {
-	c := metav1.Condition{Type: v1alpha1.SandboxConditionPaused, ObservedGeneration: s.Generation}
 	switch {
 	case v1alpha1.Hibernated(s):
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHibernated
-		if !stoppedByThisPause(s) || next.Status.PausedAt == nil {
-			next.Status.PausedAt = new(metav1.NewTime(r.now()))
-		}
+		r.setPause(s, next, v1alpha1.ReasonHibernated, false)
 	case v1alpha1.Restoring(s):
-		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
-	default:
-		return
+		r.setPause(s, next, v1alpha1.ReasonResuming, false)
 	}
-	r.pauseChanged(s, c.Reason)
-	meta.SetStatusCondition(&next.Status.Conditions, c)
 }
-
-// stoppedByThisPause reports whether status.pausedAt of a sandbox that hibernates is the time
-// at which this pause stopped its processes. The write that gives its pod up follows the one
-// that pauses it, so a status about any generation before these two may be about an earlier
-// pause, of which this process has not seen the end.
-func stoppedByThisPause(s *v1alpha1.Sandbox) bool { return pausedSince(s, s.Generation-1) }
 
 // former is a claim that a sandbox had before. pod is nil if its pod is gone.
 type former struct {

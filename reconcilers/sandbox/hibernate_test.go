@@ -45,7 +45,7 @@ func TestHibernated(t *testing.T) {
 	g.spec(t, hibernated)
 	g.step(t)
 	s := g.want(t, "not fenced", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
-	if s.Status.PausedAt == nil || s.Status.FencedAt != nil || s.Status.AddressClaim != "c" || g.Ledger.IsFenced("c") {
+	if s.Status.Pause.Since.IsZero() || s.Status.FencedAt != nil || s.Status.AddressClaim != "c" || g.Ledger.IsFenced("c") {
 		t.Errorf("status %+v", s.Status)
 	}
 	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping {
@@ -160,7 +160,7 @@ func TestRestoringStatus(t *testing.T) {
 	}
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Restore = nil })
 	g.settle(t)
-	if s := g.want(t, "restored", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed); s.Status.ResumedAt == nil {
+	if s := g.want(t, "restored", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed); s.Status.Pause.Since.IsZero() {
 		t.Errorf("status %+v", s.Status)
 	}
 }

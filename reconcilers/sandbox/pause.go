@@ -24,12 +24,7 @@ func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
 	case v1alpha1.Awake(s):
 		return v1alpha1.SandboxRunning
 	}
-	switch s.Status.Phase {
-	case v1alpha1.SandboxPausing, v1alpha1.SandboxPaused, v1alpha1.SandboxResuming:
-		return v1alpha1.SandboxResuming
-	}
-	// The spec has changed since, and the status never said that the sandbox was paused.
-	return v1alpha1.SandboxRunning
+	return v1alpha1.SandboxResuming
 }
 
 // enforcePause makes a gateway order the sandbox's freezer to do what the spec asks for, and notes
@@ -42,9 +37,9 @@ func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Durat
 	order := freezerOrderOf(s)
 	saves, o := order.Saves, r.orders.ensure(order)
 	stopped := o.frozen || v1alpha1.Stopped(s)
-	status, reason := metav1.ConditionFalse, v1alpha1.ReasonFreezing
+	state := v1alpha1.PauseState(v1alpha1.ReasonFreezing)
 	if saves {
-		reason = v1alpha1.ReasonSaving
+		state = v1alpha1.ReasonSaving
 	}
 	switch {
 	case saves && o.done:
@@ -55,55 +50,70 @@ func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Durat
 		saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
 		// The sandbox stays frozen and the order is repeated, so that its files are not lost.
 		// One that was never frozen gets FreezeFailed below, as without files to keep.
-		reason = v1alpha1.ReasonSaveFailed
+		state = v1alpha1.ReasonSaveFailed
 	case s.Spec.Paused && o.done:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonFrozen
+		state = v1alpha1.ReasonFrozen
 	case s.Spec.Paused && o.noFreezer && stopped: // its freezer takes no order of ours any more: it is asked again
 		r.orders.again(s.Name)
 		o.wait = enforcePauseWait
 	case s.Spec.Paused && o.noFreezer:
-		reason, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
+		state, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
 	case s.Spec.Paused && o.late && !stopped && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
-		reason, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
+		state, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
 	case s.Spec.Paused && o.unanswered && !stopped:
-		reason = v1alpha1.ReasonUnanswered
+		state = v1alpha1.ReasonUnanswered
 	case s.Spec.Paused:
 	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
-		reason = v1alpha1.ReasonResumed
+		state = v1alpha1.ReasonResumed
 	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
 		r.orders.again(s.Name)
 		o.wait = enforcePauseWait
 		fallthrough
 	default:
-		status, reason = metav1.ConditionUnknown, v1alpha1.ReasonResuming
+		state = v1alpha1.ReasonResuming
 	}
-	at := metav1.NewTime(r.now())
-	switch {
-	case s.Spec.Paused && !samePause(s):
-		next.Status.PausedAt = &at
-	case reason != v1alpha1.ReasonResumed:
-	case s.Status.Phase != v1alpha1.SandboxRunning, s.Status.ResumedAt == nil:
-		// Without ResumedAt the pause and the resume both came before the controller's look.
-		// Where it is set, a new generation may be a new end time as well as an unseen pause,
-		// and must not lengthen the sandbox's longest life.
-		next.Status.ResumedAt = &at
-	}
-	message := ""
-	if reason == v1alpha1.ReasonFrozen || reason != v1alpha1.ReasonResumed && stopped {
-		message = v1alpha1.MessageStopped
-	}
-	r.pauseChanged(s, reason)
-	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.SandboxConditionPaused, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation,
-	})
+	r.setPause(s, next, state, state == v1alpha1.ReasonFrozen || state != v1alpha1.ReasonResumed && stopped)
 	next.Status.Phase = lifePhase(next)
 	return o.wait
+}
+
+// setPause notes in next, the object to be written, how far the pause or resume that the spec
+// of s asks for has come.
+func (r *Reconciler) setPause(s, next *v1alpha1.Sandbox, state v1alpha1.PauseState, stopped bool) {
+	was, since := s.Status.Pause, metav1.NewTime(r.now())
+	if was != nil && state != v1alpha1.ReasonResumed && (was.Order == s.Spec.PauseOrder || !s.Spec.Paused) {
+		since = was.Since // of the pause that goes on, or that is being ended
+	}
+	next.Status.Pause = &v1alpha1.PauseStatus{Order: s.Spec.PauseOrder, State: state, Since: since, Stopped: stopped}
+	r.pauseChanged(s, state)
+}
+
+// setPaused sets the condition Paused, which is for people, by status.pause.
+func setPaused(s *v1alpha1.Sandbox) {
+	state := v1alpha1.StateOfPause(s)
+	if state == "" {
+		return
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.SandboxConditionPaused, ObservedGeneration: s.Generation,
+		Status: metav1.ConditionFalse, Reason: string(state),
+	}
+	switch state {
+	case v1alpha1.ReasonFrozen, v1alpha1.ReasonHibernated:
+		c.Status = metav1.ConditionTrue
+	case v1alpha1.ReasonResuming:
+		c.Status = metav1.ConditionUnknown
+	}
+	if v1alpha1.Stopped(s) {
+		c.Message = "its freezer has stopped it"
+	}
+	meta.SetStatusCondition(&s.Status.Conditions, c)
 }
 
 // freezerOrderOf returns the order to do what the spec of a bound sandbox asks for.
 func freezerOrderOf(s *v1alpha1.Sandbox) controlplane.EnforcePause {
 	return controlplane.EnforcePause{
-		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Generation: s.Generation,
+		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Order: s.Spec.PauseOrder,
 		Freeze: s.Spec.Paused, Saves: s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate,
 	}
 }
@@ -120,7 +130,7 @@ func notFreezing(s *v1alpha1.Sandbox, d decision) decision {
 		d.step = stepResume
 		return d
 	}
-	return timeoutEnd(s, d, "its time is up, and it could not be paused: "+reason)
+	return timeoutEnd(s, d, "its time is up, and it could not be paused: "+string(reason))
 }
 
 // DefaultUnknownFor is how long the pod of a sandbox that a timeout has paused may be silent.
@@ -128,12 +138,12 @@ const DefaultUnknownFor = 24 * time.Hour
 
 // unknownTooLong ends a sandbox whose pause by its timeouts is neither carried out nor refused
 // for Reconciler.UnknownFor: its pod may be stopped or may run, on a node that is silent. Only
-// the tries of this process count, since PausedAt says nothing about when the pod was asked. A
+// the tries of this process count, since status.pause says nothing about when the pod was asked. A
 // sandbox that its freezer has stopped stays.
 func unknownTooLong(v view, d decision) decision {
 	s := v.sandbox
 	if d.step != stepNone || !s.Spec.Paused || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause ||
-		v1alpha1.Stopped(s) || !samePause(s) {
+		v1alpha1.Stopped(s) || v1alpha1.StateOfPause(s) == "" {
 		return d
 	}
 	if v.silentFor > 0 && v.silentFor >= v.unknownFor {
@@ -158,12 +168,12 @@ const maxPausedRecheck = 10 * time.Minute
 // pausedTooLong ends a sandbox that was paused for as long as it may be.
 func pausedTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
-	if d.step != stepNone || !s.Spec.Paused || !samePause(s) || s.Status.PausedAt == nil {
+	if d.step != stepNone || !s.Spec.Paused || v1alpha1.StateOfPause(s) == "" {
 		return d
 	}
 	left := maxPausedRecheck // with 0 it may be paused for ever, until the pool changes
 	if v.pausedFor != 0 {
-		left = s.Status.PausedAt.Add(v.pausedFor).Sub(now)
+		left = s.Status.Pause.Since.Add(v.pausedFor).Sub(now)
 	}
 	if left <= 0 {
 		return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndPauseTimeout, message: "it was paused for " + v.pausedFor.String()}
@@ -175,27 +185,15 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 // frozenTooLong makes a sandbox hibernate once it was frozen for its pool's hibernateAfter.
 func frozenTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
-	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) || s.Status.PausedAt == nil {
+	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) {
 		return d
 	}
-	left := s.Status.PausedAt.Add(v.hibernateAfter).Sub(now)
+	left := s.Status.Pause.Since.Add(v.hibernateAfter).Sub(now)
 	if left <= 0 {
 		return decision{phase: d.phase, step: stepGiveUpMemory}
 	}
 	d.recheck = resync.Sooner(d.recheck, min(left, maxPausedRecheck))
 	return d
-}
-
-// samePause reports whether the status of a paused sandbox is about the pause that its spec
-// asks for. A status with another generation may be about an earlier pause.
-func samePause(s *v1alpha1.Sandbox) bool { return pausedSince(s, s.Generation) }
-
-// pausedSince reports whether the status says that the sandbox is paused, or is being paused,
-// and is about this generation or a later one.
-func pausedSince(s *v1alpha1.Sandbox, generation int64) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
-	return c != nil && c.ObservedGeneration >= generation &&
-		(s.Status.Phase == v1alpha1.SandboxPausing || s.Status.Phase == v1alpha1.SandboxPaused)
 }
 
 // endAfterPause returns the end time of a sandbox that is resumed because it cannot be
@@ -208,14 +206,13 @@ func (r *Reconciler) endAfterPause(s *v1alpha1.Sandbox) *metav1.Time {
 	return v1alpha1.EndAfter(r.now(), v1alpha1.AutoLifetime(s))
 }
 
-// pauseChanged counts a new reason of the condition Paused, and writes an Event for it.
-func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, reason string) {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SandboxConditionPaused)
-	if c != nil && c.Reason == reason {
+// pauseChanged counts a new state of a pause or resume, and writes an Event for it.
+func (r *Reconciler) pauseChanged(s *v1alpha1.Sandbox, state v1alpha1.PauseState) {
+	if was := s.Status.Pause; was != nil && was.State == state {
 		return
 	}
-	r.Metrics.pauseChanged(reason)
-	switch reason {
+	r.Metrics.pauseChanged(string(state))
+	switch state {
 	case v1alpha1.ReasonFrozen:
 		r.event(s, "Normal", "Paused", "Pausing", "everything in the sandbox is stopped")
 	case v1alpha1.ReasonResumed:

@@ -31,8 +31,11 @@ func (q *stubPauseEnforcer) EnforcePause(_ context.Context, o controlplane.Enfor
 func (g *rig) spec(t *testing.T, change func(*v1alpha1.SandboxSpec)) {
 	t.Helper()
 	s := g.sandbox(t)
+	paused, mode := s.Spec.Paused, s.Spec.PauseMode
 	change(&s.Spec)
-	s.Generation++
+	if s.Generation++; s.Spec.Paused != paused || s.Spec.PauseMode != mode {
+		s.Spec.PauseOrder++
+	}
 	if err := g.Client.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +78,23 @@ func paused(s *v1alpha1.SandboxSpec) {
 	s.Paused, s.PauseMode, s.Timeouts.EndAt = true, v1alpha1.PauseFreeze, nil
 }
 
-// A sandbox is Paused and runs again only when its freezer says so, for the generation
-// that asks for it; what changes while it is known to run leaves it Running.
+// A sandbox is Paused and runs again only when its freezer says so, for the pause
+// or resume that was asked for; what changes while it is known to run leaves it Running.
 func TestPauseStatus(t *testing.T) {
 	g, q := pausable(t)
 	q.answer = errors.New("deaf")
 	g.spec(t, paused)
 	wait := g.settle(t)
 	s := g.want(t, "not answered", v1alpha1.SandboxPausing, metav1.ConditionFalse, v1alpha1.ReasonFreezing)
-	if len(q.asked) != 1 || wait != enforcePauseWait || s.Status.PausedAt == nil {
-		t.Errorf("asked %d times, look again in %s, paused at %v", len(q.asked), wait, s.Status.PausedAt)
+	if len(q.asked) != 1 || wait != enforcePauseWait || s.Status.Pause.Since.IsZero() {
+		t.Errorf("asked %d times, look again in %s, %+v", len(q.asked), wait, s.Status.Pause)
 	}
 	g.clock.SetTime(now.Add(enforcePauseWait))
 	q.answer = nil
 	g.settle(t)
 	s = g.want(t, "frozen", v1alpha1.SandboxPaused, metav1.ConditionTrue, v1alpha1.ReasonFrozen)
-	if !s.Status.PausedAt.Time.Equal(now) {
-		t.Errorf("paused at %v", s.Status.PausedAt)
+	if !s.Status.Pause.Since.Time.Equal(now) || !s.Status.Pause.Stopped {
+		t.Errorf("%+v", s.Status.Pause)
 	}
 	if g.settle(t); len(q.asked) != 2 {
 		t.Errorf("asked %d times", len(q.asked))
@@ -105,19 +108,19 @@ func TestPauseStatus(t *testing.T) {
 	q.answer = nil
 	g.settle(t)
 	s = g.want(t, "resumed", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
-	if s.Status.ResumedAt == nil || !s.Status.ResumedAt.Time.Equal(resumed) {
-		t.Errorf("resumed at %v", s.Status.ResumedAt)
+	if !s.Status.Pause.Since.Time.Equal(resumed) || s.Status.Pause.Stopped {
+		t.Errorf("resumed at %v", s.Status.Pause.Since)
 	}
 	g.clock.SetTime(resumed.Add(time.Minute))
 	written := len(g.written)
 	g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Metadata = map[string]string{"a": "b"} })
 	g.settle(t)
 	s = g.want(t, "another change", v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
-	if !s.Status.ResumedAt.Time.Equal(resumed) || slices.ContainsFunc(g.written[written:], func(p v1alpha1.SandboxPhase) bool { return p != v1alpha1.SandboxRunning }) {
-		t.Errorf("resumed at %v; the phases were %v", s.Status.ResumedAt, g.written[written:])
+	if !s.Status.Pause.Since.Time.Equal(resumed) || slices.ContainsFunc(g.written[written:], func(p v1alpha1.SandboxPhase) bool { return p != v1alpha1.SandboxRunning }) {
+		t.Errorf("resumed at %v; the phases were %v", s.Status.Pause.Since, g.written[written:])
 	}
 	for i, o := range q.asked {
-		if want := (controlplane.EnforcePause{SandboxID: "s", ClaimID: "c", Freeze: o.Generation == 2, Generation: o.Generation}); o != want {
+		if want := (controlplane.EnforcePause{SandboxID: "s", ClaimID: "c", Freeze: o.Order == 1, Order: o.Order}); o != want {
 			t.Errorf("%d: asked %+v", i, o)
 		}
 	}
@@ -134,8 +137,8 @@ func TestResumeOfAPauseThatWasNotSeen(t *testing.T) {
 		g.clock.SetTime(resumed.Add(time.Duration(i) * time.Minute))
 		g.settle(t)
 		s := g.want(t, what, v1alpha1.SandboxRunning, metav1.ConditionFalse, v1alpha1.ReasonResumed)
-		if s.Status.ResumedAt == nil || !s.Status.ResumedAt.Time.Equal(resumed) {
-			t.Errorf("%s: resumed at %v", what, s.Status.ResumedAt)
+		if !s.Status.Pause.Since.Time.Equal(resumed) || s.Status.Pause.Stopped {
+			t.Errorf("%s: resumed at %v", what, s.Status.Pause.Since)
 		}
 		g.spec(t, func(s *v1alpha1.SandboxSpec) { s.Timeouts.EndAt = new(metav1.NewTime(resumed.Add(time.Hour))) })
 	}

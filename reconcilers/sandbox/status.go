@@ -53,6 +53,7 @@ func (r *Reconciler) writeLive(ctx context.Context, s *v1alpha1.Sandbox, pod *co
 		setInplaceUpdated(next, pod)
 	}
 	r.setHibernating(s, next)
+	setPaused(next)
 	setReady(next)
 	if err := r.writeStatus(ctx, s, next); err != nil {
 		return 0, nil, err

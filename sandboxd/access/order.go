@@ -10,23 +10,23 @@ import (
 	"github.com/sandlane/sandlane/sandboxd/identity"
 )
 
-// generationHeader carries the generation of an order.
-const generationHeader = "Sandlane-Generation"
+// numberHeader carries the number of an order.
+const numberHeader = "Sandlane-Pause-Order"
 
-// Order reads an order of a gateway, such as "freeze", and returns its generation. It checks
+// Order reads an order of a gateway, such as "freeze", and returns its number. It checks
 // that the order is signed for this pod, this process and this sandbox, as /init is; but
 // without a key every order is refused. If ok is false, Order has answered the request.
-func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (generation int64, ok bool) {
-	generation, err := strconv.ParseInt(r.Header.Get(generationHeader), 10, 64)
-	if err != nil || generation < 1 {
-		Error(w, http.StatusBadRequest, "invalid generation")
+func (s *State) Order(w http.ResponseWriter, r *http.Request, order string) (number int64, ok bool) {
+	number, err := strconv.ParseInt(r.Header.Get(numberHeader), 10, 64)
+	if err != nil || number < 0 {
+		Error(w, http.StatusBadRequest, "invalid order number")
 		return 0, false
 	}
-	if s.options.InitKey == nil || !s.verify(r.Header, s.orderMessage(r.Header, order, generation)) {
+	if s.options.InitKey == nil || !s.verify(r.Header, s.orderMessage(r.Header, order, number)) {
 		Error(w, http.StatusUnauthorized, "unauthorized access, /"+order+" is for the control plane only")
 		return 0, false
 	}
-	return generation, true
+	return number, true
 }
 
 // argumentsHeader carries the arguments of a command.
@@ -81,7 +81,7 @@ func (s *State) Initialised() bool {
 
 // orderMessage returns the message that is signed for an order; gateway/sandboxdclient signs the same
 // message.
-func (s *State) orderMessage(header http.Header, order string, generation int64) []byte {
+func (s *State) orderMessage(header http.Header, order string, number int64) []byte {
 	return fmt.Appendf(nil, "sandlane %s 1\n%q\n%q\n%q\n%d\n",
-		order, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), generation)
+		order, s.options.PodUID, s.nonce, header.Get(identity.SandboxHeader), number)
 }

@@ -61,7 +61,7 @@ func (r *slowArchive) Close() error { r.a.busy.Store(false); return nil }
 func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.sandbox.Generation, w.sandbox.Spec.Paused, w.sandbox.Spec.PauseMode = 2, true, v1alpha1.PauseHibernate
+		w.sandbox.Spec.PauseOrder, w.sandbox.Spec.Paused, w.sandbox.Spec.PauseMode = 1, true, v1alpha1.PauseHibernate
 		if err := w.client.Create(t.Context(), w.sandbox); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
 			}
 			p.SetSaver(NewHibernator(w.x, a, nil))
 			calls.Go(func() {
-				if err := p.EnforcePause(t.Context(), "i0", "c1", true, 2); err != nil {
+				if err := p.EnforcePause(t.Context(), "i0", "c1", true, 1); err != nil {
 					t.Error(err)
 				}
 			})

@@ -171,21 +171,20 @@ func (x *Backend) restoreNow(ctx context.Context, s *v1alpha1.Sandbox, timeout t
 // or, since paused time does not count, when it was last resumed. That is the present time
 // while the status shows no resume after the last pause.
 func lifeSince(s *v1alpha1.Sandbox) time.Time {
-	resumed := s.Status.ResumedAt
 	switch {
 	case !v1alpha1.EverPaused(s):
 		return v1alpha1.SandboxCreatedAt(s)
-	case resumed == nil, s.Status.PausedAt != nil && s.Status.PausedAt.After(resumed.Time):
-		return time.Now()
+	case v1alpha1.Awake(s):
+		return s.Status.Pause.Since.Time
 	}
-	return resumed.Time
+	return time.Now()
 }
 
 // pausedAt is when a paused sandbox was paused; if the status does not show that yet,
 // now.
 func pausedAt(s *v1alpha1.Sandbox) time.Time {
-	if s.Status.PausedAt != nil && !v1alpha1.Awake(s) && s.Status.Phase != v1alpha1.SandboxRunning {
-		return s.Status.PausedAt.Time
+	if p := s.Status.Pause; p != nil && p.State != v1alpha1.ReasonResumed {
+		return p.Since.Time
 	}
 	return time.Now().Truncate(time.Second)
 }
