@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/routing"
