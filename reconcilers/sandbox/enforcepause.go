@@ -77,8 +77,8 @@ type freezerOrders struct {
 	ctx context.Context
 	// requeue queues the sandbox.
 	requeue func(id string)
-	open    map[string]*freezerOrder      // by sandbox
-	queue   []*freezerOrder               // some may have been replaced or forgotten since
+	open    map[string]*freezerOrder // by sandbox
+	queue   turns
 	asking  map[string]context.CancelFunc // the tries under way, by sandbox
 	saving  int                           // how many of them keep files
 	silent  int                           // how many of them are of orders that were unanswered
@@ -88,7 +88,8 @@ type freezerOrders struct {
 // freezerOrder is one order and how far it has come. All is guarded by freezerOrders.mu.
 type freezerOrder struct {
 	of      controlplane.EnforcePause
-	begun   bool          // a try is queued or under way
+	begun   bool          // a try is to begin or under way
+	queued  bool          // it is in freezerOrders.queue
 	done    bool          // the freezer has answered, or there is none
 	settled error         // once done: nil or ErrNoFreezer
 	next    time.Time     // of the next try
@@ -168,7 +169,7 @@ func (x *freezerOrders) ensure(q controlplane.EnforcePause) outcome {
 	case o.begun || wait <= 0: // the try queues the sandbox when it is over
 		if !o.begun {
 			o.begun = true
-			x.queue = append(x.queue, o)
+			x.queue.push(o)
 			x.next()
 		}
 		wait = 0
@@ -190,30 +191,34 @@ func (x *freezerOrders) silentFor(q controlplane.EnforcePause) time.Duration {
 
 // next begins the tries whose turn it is. mu is held.
 func (x *freezerOrders) next() {
-	var later []*freezerOrder
-	for len(x.queue) > 0 && len(x.asking) < maxPauseOrders {
-		o := x.queue[0]
-		x.queue = x.queue[1:]
-		switch {
-		case x.open[o.of.SandboxID] != o: // replaced or forgotten
-		case x.asking[o.of.SandboxID] != nil, // a try for an earlier order is not over
-			o.of.Saves && x.saving == maxSaves,
-			o.unknown.tries > 0 && x.silent == maxSilent:
-			later = append(later, o)
-		default:
-			if o.of.Saves {
-				x.saving++
-			}
-			silent := o.unknown.tries > 0
-			if silent {
-				x.silent++
-			}
-			ctx, cancel := context.WithCancel(x.ctx)
-			x.asking[o.of.SandboxID] = cancel
-			x.tries.Go(func() { x.try(ctx, o, silent) })
+	for len(x.asking) < maxPauseOrders {
+		full := 0
+		if x.saving == maxSaves {
+			full |= boundSaves
 		}
+		if x.silent == maxSilent {
+			full |= boundSilent
+		}
+		o := x.queue.pop(full)
+		switch {
+		case o == nil:
+			return
+		case x.open[o.of.SandboxID] != o: // replaced or forgotten
+			continue
+		case x.asking[o.of.SandboxID] != nil: // a try for an earlier order is not over: its end queues this one
+			continue
+		}
+		if o.of.Saves {
+			x.saving++
+		}
+		silent := o.unknown.tries > 0
+		if silent {
+			x.silent++
+		}
+		ctx, cancel := context.WithCancel(x.ctx)
+		x.asking[o.of.SandboxID] = cancel
+		x.tries.Go(func() { x.try(ctx, o, silent) })
 	}
-	x.queue = append(later, x.queue...)
 }
 
 // try sends the order once, and notes the answer. silent says that the last try was unanswered.
@@ -248,6 +253,9 @@ func (x *freezerOrders) try(ctx context.Context, o *freezerOrder, silent bool) {
 		o.failed.add(now)
 		o.refused = row{}
 		o.postpone(now)
+	}
+	if later := x.open[o.of.SandboxID]; later != nil && later.begun && !later.queued {
+		x.queue.push(later) // its turn came during this try
 	}
 	x.next()
 	if x.open[o.of.SandboxID] == o {

@@ -83,7 +83,7 @@ func TestOneTryASandbox(t *testing.T) {
 		want("forgotten", third, true, true)
 		q.answer <- nil
 		synctest.Wait()
-		if q.all != 2 || len(x.asking)+len(x.queue)+len(x.open) != 0 {
+		if q.all != 2 || len(x.asking)+x.queue.len()+len(x.open) != 0 {
 			t.Errorf("%d were asked; left are %v, %v, %v", q.all, x.asking, x.queue, x.open)
 		}
 	})
