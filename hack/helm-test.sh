@@ -4,7 +4,7 @@
 # finds the node's programs, Envoy and the images, and prints how long each part
 # took. Its arguments are the parts: "chart" installs, upgrades and uninstalls,
 # "node" breaks pods and processes, rolls, rotates and times, "fastpath" has Envoy answer
-# hits by itself. It needs root. Nothing is left but what is in the user's cache and in bin/.
+# hits by itself, "egress" lets sandboxes reach hosts by name. It needs root. Nothing is left but what is in the user's cache and in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,8 +59,9 @@ for part in "${@:-chart}"; do
 		;;
 	node) step "broken pods, killed processes" go test -count=1 -timeout 30m -v -run '^TestNode$' ./test/helm ;;
 	fastpath) step "hits answered inside Envoy" go test -count=1 -timeout 10m -v -run '^TestFastPath$' ./test/helm ;;
+	egress) step "egress by name" go test -count=1 -timeout 10m -v -run '^TestEgress$' ./test/helm ;;
 	*)
-		echo "helm-test: there is no part $part: chart, node, fastpath" >&2
+		echo "helm-test: there is no part $part: chart, node, fastpath, egress" >&2
 		exit 2
 		;;
 	esac

@@ -17,7 +17,7 @@ import (
 )
 
 // testTools are the programs that test sandboxes have besides sandboxd.
-var testTools = []string{"bash", "cat", "chmod", "grep", "head", "id", "ls", "ln", "mkdir", "rm", "sleep", "stat", "stty", "tr", "tty"}
+var testTools = []string{"bash", "cat", "chmod", "curl", "grep", "head", "id", "ls", "ln", "mkdir", "rm", "sleep", "stat", "stty", "tr", "tty"}
 
 // testEnvoy is Envoy's binary with this machine's C library, for tests: users take
 // Envoy's own image.

@@ -22,10 +22,11 @@ const opened = "open"
 
 // clients are the kinds of client. Each prints one line of JSON at its end.
 var clients = map[string]func(ctx context.Context, args []string) (any, error){
-	"sockets": holdSockets,
-	"leaf":    readLeaf,
-	"claims":  timeRounds,
-	"enforce": enforce,
+	"sockets":  holdSockets,
+	"leaf":     readLeaf,
+	"claims":   timeRounds,
+	"enforce":  enforce,
+	"internet": serveInternet,
 }
 
 // runClient runs the client if this process was started as one, and does not return then.
