@@ -45,6 +45,7 @@ var egressFeatures = []feature{
 	{"secrets", "secrets are made, listed page by page, given new values and destroyed, as the SDK's Secret does"},
 	{"placeholder", "a rule names a secret, whose value of the time each request gets; an unknown one fails at use"},
 	{"late_rules", "a sandbox without rules trusts egress once an update gives it some"},
+	{"paused_rules", "so does one that gets them while it is paused, with its memory or without"},
 }
 
 // ofJavaScript are those that the program of the JavaScript SDK tries.
