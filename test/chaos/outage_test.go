@@ -69,7 +69,8 @@ func ownStack(t *testing.T) {
 
 // The data plane works without its control plane. While the API server and etcd do not run
 // for 90 s, no request for a known sandbox fails, also if the sandbox runs sandboxd and the
-// gateway has not initialised it or joined after it was made. New claims are refused; no
+// gateway has not initialised it or joined after it was made, or was paused once and its spec
+// has just changed. New claims are refused; no
 // sandbox in use is released for idleness, then or after; all processes recover by
 // themselves. The same holds if the controller and a gateway are killed meanwhile: that
 // gateway refuses requests until it has listed, and no other request fails.
@@ -91,7 +92,7 @@ func controlPlaneAway(t *testing.T, restart bool) {
 	shared.Pool(t, ns, "busy", 10, stack.WithIdleTimeout(busyIdle), stack.WithMaxPods(knownOnes+3+5))
 	shared.Pool(t, ns, "quiet", 1, stack.WithIdleTimeout(quietIdle))
 	shared.Pool(t, ns, "lost", 1, stack.WithIdleTimeout(lostIdle))
-	made := o.makeUnmet()
+	made, resumed := o.makeUnmet()
 	o.claimAll()
 	quiet := o.usedUntil("quiet", 1, quietUntil)
 	lost := o.usedUntil("lost", 2, restartAt)
@@ -102,6 +103,7 @@ func controlPlaneAway(t *testing.T, restart bool) {
 	})
 	before := processes(t)
 
+	o.change(resumed)
 	killControlPlane(t, before)
 	o.began, o.countedBefore = time.Now(), o.load.counted()
 	close(o.gapBegan)

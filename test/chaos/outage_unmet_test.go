@@ -21,12 +21,13 @@ type unmet map[string]string
 
 // makeUnmet makes sandboxes of both kinds of IDs, generated and named, through the
 // first gateway. Then it restarts the second one, so that this one joins after all of them
-// were made.
-func (o *outage) makeUnmet() unmet {
+// were made. resumed are those of them that were paused once.
+func (o *outage) makeUnmet() (made unmet, resumed []string) {
 	t := o.t
 	t.Helper()
 	shared.Pool(t, o.ns, "unmet", 2*unmetOfEach, stack.WithIdleTimeout(0), withSandboxd)
-	made := unmet{}
+	made = unmet{}
+	resumed = o.makeResumed(made)
 	for i := range unmetOfEach {
 		id := fmt.Sprintf("unmet-%d", i)
 		made[id] = shared.Touch(t, id, o.ns+"/unmet").PodUID
@@ -48,7 +49,7 @@ func (o *outage) makeUnmet() unmet {
 		_ = res.Body.Close()
 		return res.StatusCode == http.StatusOK, res.Status
 	})
-	return made
+	return made, resumed
 }
 
 // createUnmet makes a sandbox whose ID the REST API generates.
