@@ -146,9 +146,13 @@ func (r *report) write(out io.Writer) error {
 		fmt.Fprintf(w, "\npools and gateways are not known: %s\n", oneLine(r.apiErr.Error()))
 		return w.Flush()
 	}
-	fmt.Fprintln(w, "\nPOOL\tPHASE\tWANTED\tIDLE\tRUNNING")
+	fmt.Fprintln(w, "\nPOOL\tPHASE\tWANTED\tIDLE\tRUNNING\tWHY NO POD IS IDLE")
 	for _, p := range r.pools {
-		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running)
+		why := "-"
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolConditionAvailable); c != nil && c.Status == metav1.ConditionFalse && p.Spec.Replicas > 0 {
+			why = oneLine(c.Message)
+		}
+		fmt.Fprintf(w, "%s/%s\t%s\t%d\t%d\t%d\t%s\n", p.Namespace, p.Name, p.Status.Phase, p.Spec.Replicas, p.Status.Idle, p.Status.Running, why)
 	}
 	r.writeEnvs(w)
 	fmt.Fprintln(w, "\nGATEWAY\tURL\tFAST PATH\tLEASE RENEWED")

@@ -37,6 +37,22 @@ func TestStatusShowsEnvs(t *testing.T) {
 	}
 }
 
+// A pool's line says why no pod of it is idle, unless it is to have none.
+func TestStatusShowsWhyNoPodIsIdle(t *testing.T) {
+	r := report{now: time.Now(), Running: Running{Gateways: []GatewayInfo{{}}}}
+	pool := func(name string, replicas int32, status metav1.ConditionStatus) v1alpha1.SandboxPool {
+		p := v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		p.Spec.Replicas = replicas
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolConditionAvailable, Status: status, Message: "of " + name}}
+		return p
+	}
+	r.pools = []v1alpha1.SandboxPool{pool("pulls", 1, metav1.ConditionFalse), pool("none", 0, metav1.ConditionFalse), pool("good", 1, metav1.ConditionTrue)}
+	var out strings.Builder
+	if err := r.write(&out); err != nil || !strings.Contains(out.String(), "of pulls") || strings.Contains(out.String(), "of none") || strings.Contains(out.String(), "of good") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 // Each gateway's line says whether its Envoy answers hits by itself.
 func TestStatusShowsTheFastPath(t *testing.T) {
 	r := report{now: time.Now()}

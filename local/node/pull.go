@@ -15,8 +15,9 @@ import (
 // localImages is what the names in the image table begin with.
 const localImages = "local/"
 
-// progressEvery is the time between two notes of a pull's progress in the pod's status.
-const progressEvery = 2 * time.Second
+// progressEvery is the time between two notes of a pull's progress in the pod's status, eventEvery
+// that between two Events of it, which `kubectl describe` shows.
+const progressEvery, eventEvery = 2 * time.Second, 10 * time.Second
 
 // findImage returns the image of a container: of the image table, else of a registry. Its
 // errors are of type waitingError.
@@ -61,16 +62,19 @@ func (c *container) pull(ctx context.Context, want *corev1.Container) (*images.I
 	case corev1.PullNever:
 		policy = images.Never
 	}
-	shown := time.Now()
+	shown, told := time.Now(), time.Time{}
 	pulled, err := c.pod.rt.images.Ensure(ctx, want.Image, policy, func(done, total int64) {
 		if time.Since(shown) < progressEvery {
 			return
 		}
 		shown = time.Now()
+		progress := fmt.Sprintf("pulled %d of %d MB of %s", done>>20, total>>20, want.Image)
+		if time.Since(told) >= eventEvery {
+			told = time.Now()
+			c.pod.event(corev1.EventTypeNormal, "Pulling", "container %s: %s", c.name(), progress)
+		}
 		c.set(func(s *corev1.ContainerStatus) {
-			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: "ContainerCreating", Message: fmt.Sprintf("pulled %d of %d MB of %s", done>>20, total>>20, want.Image),
-			}}
+			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: progress}}
 		})
 	})
 	if err != nil {

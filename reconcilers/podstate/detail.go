@@ -59,6 +59,17 @@ func BuildSandboxStatusDetailFromPod(pod *corev1.Pod) *PodStatusDetail {
 	return waiting(pod).of(pod)
 }
 
+// Progress tells how far a pod that starts is, where its node says that, as one of `sandlane up` does
+// of a pull; else it is empty. It is pure.
+func Progress(pod *corev1.Pod) string {
+	for _, c := range containerStatuses(pod) {
+		if w := c.State.Waiting; w != nil && w.Reason == "ContainerCreating" && w.Message != "" {
+			return "container " + c.Name + ": " + w.Message
+		}
+	}
+	return ""
+}
+
 // of notes whose detail it is. Of nil it is nil.
 func (d *PodStatusDetail) of(pod *corev1.Pod) *PodStatusDetail {
 	if d != nil {

@@ -37,6 +37,8 @@ type counts struct {
 	waiting []*corev1.Pod
 	// stuck is what keeps one of the warming pods from starting; nil if nothing is known.
 	stuck *podstate.PodStatusDetail
+	// progress is how far one of the warming pods is, where its node says that.
+	progress string
 	// cannotStart of the warming pods wait for what no later try can mend.
 	cannotStart int
 }
@@ -111,6 +113,7 @@ func (c *counts) count(pod *corev1.Pod, hash string, waits bool) {
 				c.stuck = d
 			}
 		}
+		c.progress = cmp.Or(c.progress, podstate.Progress(pod))
 		return
 	case v1alpha1.PodIdle:
 		c.idle++

@@ -41,6 +41,22 @@ func TestNoPodCanStart(t *testing.T) {
 	}
 }
 
+// A pool whose first pod pulls its image says how far that is, where the node says it.
+func TestPoolThatPulls(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "pulled 1 of 3 MB of x"},
+	}}}}}
+	pod.Labels = map[string]string{v1alpha1.LabelPhase: string(v1alpha1.PodWarming)}
+	c := counts{}
+	c.count(pod, "", false)
+	pool := &v1alpha1.SandboxPool{Spec: v1alpha1.SandboxPoolSpec{Replicas: 1}}
+	fillStatus(pool, c, outcome{})
+	available := meta.FindStatusCondition(pool.Status.Conditions, v1alpha1.PoolConditionAvailable)
+	if available.Reason != "NoIdlePod" || available.Message != "no pod is idle and Ready: container main: pulled 1 of 3 MB of x" {
+		t.Errorf("%+v", available)
+	}
+}
+
 // A pool whose image does not exist says so while its pod waits, and after that pod was given up;
 // not any more when the template is mended.
 func TestPoolOfNoImage(t *testing.T) {

@@ -107,6 +107,9 @@ func conditions(pool *v1alpha1.SandboxPool, c counts, out outcome) []metav1.Cond
 		available.Reason, available.Message = v1alpha1.PoolReasonMaxPods, fmt.Sprintf("all %d pods that maxPods allows are in use", pool.Spec.MaxPods)
 	default:
 		available.Reason, available.Message = "NoIdlePod", "no pod is idle and Ready"
+		if c.progress != "" {
+			available.Message += ": " + c.progress
+		}
 	}
 	scaling := condition.Of(v1alpha1.PoolConditionScaling, false, "Settled", "the stock is as asked for")
 	switch {
