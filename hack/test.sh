@@ -171,7 +171,7 @@ sdks() { FORMAT=testname tests -count=1 -parallel 4 -timeout 30m -skip "$1" ./te
 # What `make test` has no time for, and `make test-more` runs: some of users, some of sdks,
 # and some of the packages that the race detector is asked about; `make test-all` runs faults.
 stacks='TestRightsAreThoseThatAreUsed|TestFastPathByUp'
-slow='TestTLS|TestSchemathesis|TestTemplateBuildByOlderSDKs'
+slow='TestBuildOfAKilledGateway|TestTLS|TestSchemathesis|TestTemplateBuildByOlderSDKs'
 older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0)'
 heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
 # What fails where processors are busy with other tests (ROADMAP, known faults): make storm runs it.
