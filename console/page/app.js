@@ -270,7 +270,8 @@ document.querySelector("tbody").addEventListener("click", (e) => {
 for (const b of document.querySelectorAll("[data-action]")) b.addEventListener("click", () => askFirst(b.dataset.action));
 $("again").addEventListener("click", read);
 $("close").addEventListener("click", () => $("detail").close());
-$("detail").addEventListener("close", () => { opened = null; });
+// The browser tells of a close a moment later, when the next sandbox may be open.
+$("detail").addEventListener("close", () => { if (!$("detail").open) opened = null; });
 $("yes").addEventListener("click", () => act($("yes").dataset.does));
 $("no").addEventListener("click", () => { $("sure").hidden = true; });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });

@@ -107,6 +107,11 @@ func TestPauseAndResume(t *testing.T) {
 	if s := read(t, id); s.Spec.Paused || s.Spec.Timeouts.EndAt == nil {
 		t.Errorf("resumed: paused %v, ends at %v", s.Spec.Paused, s.Spec.Timeouts.EndAt)
 	}
+	// One that is opened in the moment in which another is closed is read like any.
+	b.click(fmt.Sprintf("tr[data-sandbox=%q]", id+"-x"))
+	b.sees("sandbox " + id + "-x: ")
+	evaluate[bool](b, fmt.Sprintf(`document.querySelector("#close").click(), document.querySelector('tr[data-sandbox=%q]').click(), true`, id))
+	b.sees("sandbox " + id + ": ")
 }
 
 // What a user may not read is said, and what may not be done cannot be clicked; the API
