@@ -90,6 +90,9 @@ func TestPoliciesNamePortsByNumber(t *testing.T) {
 	}
 	ports := regexp.MustCompile(`{port: ([^}]+)}`).FindAllStringSubmatch(string(text), -1)
 	for _, m := range ports {
+		if strings.HasSuffix(strings.TrimSpace(m[1]), "| int") {
+			continue // a number, whatever the value is
+		}
 		if _, err := strconv.Atoi(m[1]); err != nil {
 			t.Errorf("%s has a port %q", file, m[1])
 		}
