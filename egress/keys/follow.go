@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	readEvery = 10 * time.Second
 	// readTimeout bounds one such read.
 	readTimeout = 5 * time.Second
+	// readPause is the least time between two reads for what is sealed to a key that is not
+	// known: a sandbox may ask for such a value as often as it connects.
+	readPause = time.Second
 )
 
 // Follower has the keys as they are after each rotation. It is safe for concurrent use.
@@ -27,6 +31,9 @@ type Follower struct {
 	namespace string
 	log       *slog.Logger
 	keys      atomic.Pointer[Keys]
+
+	again sync.Mutex // held by the read for a key that is not known, which others wait for
+	tried time.Time  // when such a read last ended; guarded by again
 }
 
 // Follow loads the keys of the namespace (see Load); Start then keeps them current.
@@ -66,16 +73,28 @@ func (f *Follower) Start(ctx context.Context) error {
 func (f *Follower) Authority() *certificate.Pair { return f.keys.Load().Authority }
 
 // Open is that of seal.Opener. What is sealed to a key that is not known is opened once the
-// keys were read again: two rotations may have come since.
+// keys were read again, at most each readPause: two rotations may have come since.
 func (f *Follower) Open(place seal.Place, sealed []byte) ([]byte, error) {
 	value, err := f.keys.Load().Opener.Open(place, sealed)
 	if !errors.Is(err, seal.ErrNoKey) {
 		return value, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	if unread := f.read(ctx); unread != nil {
+	if unread := f.readAgain(); unread != nil {
 		return nil, errors.Join(err, unread)
 	}
 	return f.keys.Load().Opener.Open(place, sealed)
+}
+
+// readAgain reads the keys, unless that was tried just now.
+func (f *Follower) readAgain() error {
+	f.again.Lock()
+	defer f.again.Unlock()
+	if time.Since(f.tried) < readPause {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	err := f.read(ctx)
+	f.tried = time.Now()
+	return err
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // Verify checks a release's folder: the signature of its sums first, then the sums of the
-// files named below it, with slashes; without names of all files, and that there are no others.
+// files named below it, with slashes. Without names it checks all files, and that there are no
+// others.
 func Verify(dir string, key minisign.PublicKey, names ...string) error {
 	text, err := os.ReadFile(filepath.Join(dir, SumsFile))
 	if err != nil {

@@ -45,7 +45,7 @@ func keyStore(text []byte) []byte {
 		number(uint32(len(der)))
 		b.Write(der)
 	}
-	// The format's checksum, which keeps nobody from changing the store.
+	// The format's checksum. It protects nothing: its key is in every Java.
 	sum := sha1.New()
 	for _, unit := range utf16.Encode([]rune(storePassword)) {
 		sum.Write(binary.BigEndian.AppendUint16(nil, unit))
