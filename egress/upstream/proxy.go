@@ -46,7 +46,7 @@ func tunnel(c net.Conn, to netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode/100 != 2 { // RFC 9110, 9.3.6: any of these opens the tunnel
 		return errors.New("it answers " + answer.Status)
 	}
 	return nil

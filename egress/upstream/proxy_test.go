@@ -71,10 +71,30 @@ func TestDialByProxy(t *testing.T) {
 	}
 }
 
+// Any status 2xx opens the tunnel (RFC 9110, 9.3.6), whatever length the answer claims to have.
+func TestProxySucceeds(t *testing.T) {
+	for _, status := range []string{"200 OK", "201 Created", "204 No Content", "299 Yes\r\nContent-Length: 3"} {
+		d := dialer(t, "198.51.100.8")
+		d.interfaces = func() ([]net.Addr, error) { return nil, nil }
+		d.Proxy, _ = proxied(t, "HTTP/1.1 "+status+"\r\n\r\nhello")
+		c, err := d.Dial(t.Context(), "api.example", 443, every)
+		if err != nil {
+			t.Errorf("%q: %v", status, err)
+			continue
+		}
+		if text, err := io.ReadAll(c); err != nil || string(text) != "hello" {
+			t.Errorf("%q: behind the answer came %q, %v", status, text, err)
+		}
+		_ = c.Close()
+	}
+}
+
 // A proxy that refuses, talks without end, or says nothing opens nothing.
 func TestProxyRefuses(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"HTTP/1.1 403 Forbidden\r\n\r\n", "403"},
+		{"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", "302"},
+		{"HTTP/1.1 101 Switching Protocols\r\n\r\n", "101"},
 		{"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 2*maxAnswer), "EOF"},
 		{"", "EOF"},
 	} {
