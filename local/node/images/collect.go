@@ -36,8 +36,8 @@ func (pulled *Image) Release() {
 	}
 }
 
-// hold keeps an unpacked image from being removed until the file is closed; nil if it is not
-// there.
+// hold keeps an image from being removed until the file is closed, whether it is there yet or
+// not.
 func (s *Store) hold(digest v1.Hash) (*os.File, error) {
 	f, err := os.OpenFile(s.folder(digest)+".held", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -46,6 +46,15 @@ func (s *Store) hold(digest v1.Hash) (*os.File, error) {
 	// A removal has the exclusive lock for one rename.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil { //nolint:gosec // a file descriptor
 		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// use holds an unpacked image and notes that it was asked for now; nil if it is not there.
+func (s *Store) use(digest v1.Hash) (*os.File, error) {
+	f, err := s.hold(digest)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	if err := os.Chtimes(filepath.Join(s.folder(digest), complete), now, now); err != nil {
@@ -134,17 +143,21 @@ func remove(dir string) (gone bool, err error) {
 		return false, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
+	var old string
 	if err == nil {
-		err = os.Rename(dir, dir+removed)
+		// A name of its own: an earlier removal of the image may be under way still.
+		if old, err = os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+"-*"+removed); err == nil {
+			err = unix.Rename(dir, old) // which takes the place of an empty folder
+		}
 	}
 	_ = f.Close()
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return false, nil
 	case errors.Is(err, os.ErrNotExist): // another process has removed it
-		return true, nil
+		err = nil
 	case err != nil:
-		return false, err
+		return false, errors.Join(err, os.RemoveAll(old))
 	}
-	return true, os.RemoveAll(dir + removed)
+	return true, os.RemoveAll(old)
 }

@@ -194,7 +194,7 @@ func (s *Store) known(ref name.Reference) (*Image, error) {
 	if json.Unmarshal(b, &r) != nil || r.Manifest.Hex == "" {
 		return nil, nil
 	}
-	held, err := s.hold(r.Manifest)
+	held, err := s.use(r.Manifest)
 	if held == nil || err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		return nil, err
 	}
 	defer unlock()
-	if held, err := s.hold(digest); held != nil || err != nil {
+	if held, err := s.use(digest); held != nil || err != nil {
 		return held, err
 	}
 	unfinished := dir + unfinishedEnd
@@ -250,16 +250,15 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		err = writeSize(unfinished, s.o.MaxBytes-u.bytes+int64(s.o.MaxFiles-u.files)*bytesOfFile)
 	}
 	if err == nil {
-		err = os.Rename(unfinished, dir)
+		held, err = s.hold(digest) // before it has its name, by which other pulls find it to remove it
+	}
+	if err == nil {
+		if err = os.Rename(unfinished, dir); err != nil {
+			err = errors.Join(err, held.Close())
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(unfinished))
-	}
-	if held, err = s.hold(digest); err == nil && held == nil {
-		err = errors.New("it was removed at once") // by a program that takes no locks
-	}
-	if err != nil {
-		return nil, err
 	}
 	if err := s.collect(); err != nil {
 		return nil, errors.Join(err, held.Close())
