@@ -14,7 +14,7 @@ import (
 
 // noStartPatience is how long none of the pools that may serve an activation can have started a pod
 // before its requests are told so. A state that passes sooner fails nothing.
-const noStartPatience = 5 * time.Second
+const noStartPatience = 3 * time.Second
 
 // awaitClaim returns the scheduler's answer. While the pool has no idle pod the request may
 // never get its turn, so awaitClaim leaves the queue when another process has given the
