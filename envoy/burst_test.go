@@ -78,8 +78,8 @@ func TestBurstLosesNoParkedRequest(t *testing.T) {
 	}
 }
 
-// Requests that wait for one sandbox are all served once it is there: as many as Envoy, beside
-// the other tests, connects within MaxAge. With SANDLANE_STORM=full they are the chart's maxStreams.
+// Requests that wait for one sandbox are all served once it is there: as many as Envoy connects
+// within MaxAge. With SANDLANE_STORM=full they are the chart's maxStreams.
 func TestBurstOnOneSandbox(t *testing.T) {
 	n := 1000
 	if os.Getenv("SANDLANE_STORM") == "full" {

@@ -126,7 +126,7 @@ of() {
 # calm are the tests of those, envoy's first, which take long.
 calm() {
 	mapfile -t packages < <(of '' ./envoy)
-	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m "${packages[@]}"
+	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m -skip "^($alone)\$" "${packages[@]}"
 }
 
 # browser runs tests of the console's page in a real browser, which is installed while
@@ -151,7 +151,10 @@ images() {
 }
 
 # users are the tests of the running product: what users see.
-users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 10 -timeout 15m -skip "^($stacks)\$" ./test/e2e/...; }
+users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 10 -timeout 15m -skip "^($stacks|$alone)\$" ./test/e2e/...; }
+
+# quiet are the tests of what is promised within seconds, one after the other.
+quiet() { SANDLANE_STORM=full FORMAT=testname tests -count=1 -p 1 -timeout 10m -run "^($alone)\$" ./gateway ./envoy ./test/e2e; }
 
 # killing is half a minute of what `make chaos` does for ten, with each request asked of
 # ExtProc, since all else runs in the mode that is the default; then as many hits as fit
@@ -174,8 +177,8 @@ stacks='TestRightsAreThoseThatAreUsed|TestFastPathByUp'
 slow='TestBuildOfAKilledGateway|TestTLS|TestSchemathesis|TestTemplateBuildByOlderSDKs'
 older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0)'
 heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
-# What fails where processors are busy with other tests (ROADMAP, known faults): make storm runs it.
-alone='TestOneNamespaceTakesNoOthersStreams'
+# What promises a time that processors which are busy with other tests cannot keep: quiet runs it.
+alone='TestOneNamespaceTakesNoOthersStreams|TestBurstOnOneSandbox|TestFirstRequestToAPoolWithoutItsImage'
 faults='TestFiveFaultsOfAStack|TestPrivatePort'
 
 if wants unit; then
@@ -203,6 +206,7 @@ elif wants e2b; then
 fi
 if wants docs || wants more; then FORMAT=testname tests -count=1 -timeout 10m ./test/docs; fi
 if wants more; then
+	quiet
 	# Compiling the images' programs takes minutes once, and seconds after that.
 	beside images
 	with_race -shuffle=on -p 4 -timeout 10m -run "^($heavy)\$" \
@@ -216,7 +220,6 @@ fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
 	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
-	SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestBurstOnOneSandbox$' ./envoy
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_FAST_PATH=off SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestResumeOfAHibernatedSandboxCosts$' ./test/e2b
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
