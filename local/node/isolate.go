@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -22,15 +20,21 @@ func CanIsolate() error {
 	if os.Geteuid() != 0 {
 		return errors.New("full isolation needs root: run as root, or choose --isolation none")
 	}
-	cmd := exec.Command("/bin/true")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
-	}
-	if err := cmd.Run(); err != nil {
+	if err := tryNamespaces(); err != nil {
 		return fmt.Errorf("full isolation: this environment does not let root make namespaces (%w); choose --isolation none", err)
 	}
 	if err := network.Try(); err != nil {
 		return fmt.Errorf("full isolation: the kernel refuses a pod network (%w); choose --isolation none", err)
 	}
 	return nil
+}
+
+// tryNamespaces gives a thread namespaces of its own. The thread ends with them.
+func tryNamespaces() error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		result <- unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET)
+	}()
+	return <-result
 }

@@ -4,63 +4,86 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandlane/sandlane/test/sdkenv"
 )
 
 // With a bundle, a machine that has no Go, no compiler, no Python and an empty home serves the
-// first request within a minute; of a bundle that another key signed nothing is used.
+// first request within a minute; of a bundle that another key signed nothing is used. E2B's SDK
+// uses that stack from outside.
 func TestUpFromABundle(t *testing.T) {
 	t.Parallel()
 	takeTurn(t)
 	release, state, before := t.TempDir(), stateDir(t), machine(t)
-	home := t.TempDir()
 	key, other := filepath.Join(release, "key"), filepath.Join(release, "other")
-	must := func(env []string, args ...string) {
-		t.Helper()
-		if code, out := attempt(t, env, nil, args...); code != 0 {
+	for _, args := range [][]string{{"bundle", "key", key}, {"bundle", "key", other}, {"bundle", "make", release, "--key", key}} {
+		if code, out := attempt(t, os.Environ(), nil, args...); code != 0 {
 			t.Fatalf("sandlane %s: %d\n%s", strings.Join(args, " "), code, out)
 		}
 	}
-	must(os.Environ(), "bundle", "key", key)
-	must(os.Environ(), "bundle", "key", other)
-	must(os.Environ(), "bundle", "make", release, "--key", key)
-
-	bare := []string{"HOME=" + home, "PATH=" + home}
+	bare := newBareRoot(t, release, state)
+	must := func(args ...string) {
+		t.Helper()
+		if code, out := bare.run(t, args...); code != 0 {
+			t.Fatalf("sandlane %s: %d\n%s", strings.Join(args, " "), code, out)
+		}
+	}
 	up := func(publisher string) []string {
 		return []string{
 			"up", "--detach", "--state", state, "--port", "0", "--isolation", "full", "--pool-size", "1", "--base-pool-size", "1", "--interpreter-pool-size", "0",
 			"--bundle", release, "--bundle-key", publisher + ".pub",
 		}
 	}
-	code, out := attempt(t, bare, nil, up(other)...)
+	code, out := bare.run(t, up(other)...)
 	wantOneLine(t, code, out, "signature is not of this key")
-	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(bare.Dir + bareHome); err != nil || len(left) > 0 {
 		t.Errorf("of a bundle of another key is left: %v, %v", left, err)
 	}
 	wantClean(t, state, before)
 
 	began := time.Now()
-	must(bare, up(key)...)
-	defer must(bare, "down", "--state", state)
-	firstRequest(t, state)
-	t.Logf("the first request was answered %v after `up --bundle` began", time.Since(began).Round(100*time.Millisecond))
-	must(bare, "kubectl", "--state", state, "get", "sandbox", "hello")
+	must(up(key)...)
+	defer must("down", "--state", state)
+	started := firstRequest(t, state)
+	took := time.Since(began)
+	t.Logf("the first request was answered %v after `up --bundle` began", took.Round(100*time.Millisecond))
+	must("kubectl", "--state", state, "get", "sandbox", "hello")
+
+	python := filepath.Join(sdkenv.Python(t.Context(), t, "../../conformance/sdk/python/e2b-2.63.0.lock"), "python")
+	began = time.Now()
+	sdk := exec.CommandContext(t.Context(), python, "-c", `import os
+from e2b import Sandbox
+with Sandbox.create() as sandbox:
+    out = sandbox.commands.run("echo from $HOME; ls /bin")
+    assert out.stdout.startswith("from /home/user\n") and "python" not in out.stdout, out
+os._exit(0)  # docs/e2b.md`)
+	sdk.Env = []string{"E2B_API_KEY=" + started.APIKey, "E2B_API_URL=" + started.GatewayURL, "E2B_SANDBOX_URL=" + started.GatewayURL}
+	if out, err := sdk.CombinedOutput(); err != nil {
+		t.Errorf("the SDK's program: %v\n%s", err, out)
+	}
+	t.Logf("the SDK's program took %v", time.Since(began).Round(100*time.Millisecond))
+}
+
+// upFile is what up.json says of a stack.
+type upFile struct {
+	GatewayURL string `json:"gatewayURL"`
+	APIKey     string `json:"apiKey"`
 }
 
 // firstRequest sends README's first request to a stack.
-func firstRequest(t *testing.T, state string) {
+func firstRequest(t *testing.T, state string) upFile {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(state, "up.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		GatewayURL string `json:"gatewayURL"`
-	}
+	var file upFile
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +101,7 @@ func firstRequest(t *testing.T, state string) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("the first request: %s", resp.Status)
 	}
+	return file
 }
 
 // A machine that has built only what answers a request serves, and builds the rest meanwhile:

@@ -9,6 +9,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -19,5 +20,9 @@ import (
 var shared *stack.Stack
 
 func TestMain(m *testing.M) {
+	if root := os.Getenv(bareEnv); root != "" {
+		fmt.Fprintln(os.Stderr, enterBareRoot(root))
+		os.Exit(1)
+	}
 	os.Exit(stack.Main(m, func(s *stack.Stack) error { shared = s; return nil }, "--isolation", "full", "--audit"))
 }
