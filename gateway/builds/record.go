@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
 const (
@@ -150,10 +151,8 @@ func (r *record) write(ctx context.Context, change func(*v1alpha1.TemplateBuildS
 	return fmt.Errorf("write the status of build %s: %w", r.build.Name, err)
 }
 
-// errChanged: the build has changed, and is this gateway's still.
-var errChanged = errors.New("the build has changed meanwhile")
-
-// reread reads a build that another process has written to.
+// reread reads a build that another process has written to; it returns writes.ErrStale if the build
+// is this gateway's still.
 func (r *record) reread(ctx context.Context) error {
 	now := &v1alpha1.TemplateBuild{}
 	err := r.api.Get(ctx, client.ObjectKeyFromObject(r.build), now)
@@ -168,7 +167,7 @@ func (r *record) reread(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.build = now
-	return errChanged
+	return writes.ErrStale
 }
 
 // settle is write, again and again until it succeeds, the build was given up, or ctx ends.

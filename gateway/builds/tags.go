@@ -40,7 +40,7 @@ func (b *Builds) Assign(ctx context.Context, caller routing.KeyOwner, idOrName, 
 			}
 			return had
 		})
-		if errors.Is(err, errChanged) {
+		if errors.Is(err, writes.ErrStale) && backoff.Sleep(ctx, settlePause) {
 			continue
 		}
 		if err != nil {
@@ -75,7 +75,7 @@ func (b *Builds) Remove(ctx context.Context, caller routing.KeyOwner, idOrName s
 				break
 			}
 		}
-		if errors.Is(err, errChanged) {
+		if errors.Is(err, writes.ErrStale) && backoff.Sleep(ctx, settlePause) {
 			continue
 		}
 		for _, build := range held {
@@ -91,7 +91,7 @@ func without(had []v1alpha1.BuildTag, tags []string) []v1alpha1.BuildTag {
 	return slices.DeleteFunc(slices.Clone(had), func(tag v1alpha1.BuildTag) bool { return slices.Contains(tags, tag.Name) })
 }
 
-// retag changes the tags of a build that is Ready; errChanged: it is not as it was read.
+// retag changes the tags of a build that is Ready; writes.ErrStale: it is not as it was read.
 func (b *Builds) retag(ctx context.Context, build *v1alpha1.TemplateBuild, change func([]v1alpha1.BuildTag) []v1alpha1.BuildTag) error {
 	want := change(build.Status.Tags)
 	if slices.Equal(want, build.Status.Tags) {
@@ -107,7 +107,7 @@ func (b *Builds) retag(ctx context.Context, build *v1alpha1.TemplateBuild, chang
 	case writes.Applied:
 		return nil
 	case writes.Conflict, writes.Gone:
-		return errChanged
+		return writes.ErrStale
 	}
 	return fmt.Errorf("change the tags of a build: %w", err)
 }
