@@ -63,6 +63,10 @@ func TestSandboxPause(t *testing.T) {
 // A sandbox that hibernates gives its pod up in the write that says what is kept of it,
 // which stays as it is until it is restored in another pod.
 func TestSandboxHibernation(t *testing.T) {
+	made := `{namespace: default, pool: p, paused: true, pauseMode: Hibernate, pauseOrder: 1, restore: {checkpoint: c}}`
+	if _, err := create(t, "Sandbox", "", kubetest.Name("s"), made); !apierrors.IsInvalid(err) || !strings.Contains(messages(t, err), "no sandbox is made with it") {
+		t.Errorf("made with a restore: %v", err)
+	}
 	obj, err := create(t, "Sandbox", "", kubetest.Name("s"), sandboxSpec)
 	if err != nil {
 		t.Fatal(err)
