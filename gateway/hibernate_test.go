@@ -304,32 +304,11 @@ func (w *world) poolPauses(g *gateway, name string, mode v1alpha1.PauseMode) {
 	})
 }
 
-// A resume of a sandbox whose files are being kept comes first: it runs on, and its pod is
-// not given up.
-func TestResumeWhileSaving(t *testing.T) {
-	w := newResting(t, 2, nil)
-	var resume error
-	w.first.filesCalls.archive = func() {
-		_, _, resume = w.gateways[1].api.sandboxes.Resume(t.Context(), w.ns, w.id, 10*time.Minute)
-	}
-	if err := w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, false); err != nil || resume != nil {
-		t.Errorf("pause: %v, resume: %v", err, resume)
-	}
-	if s := w.sandbox(w.id); s.Spec.Paused || s.Spec.Binding == nil || s.Spec.Restore != nil {
-		t.Errorf("the spec is %+v", s.Spec)
-	}
-}
-
 // The controller has a gateway finish what another began: it freezes, keeps the files, and
 // gives the pod up.
 func TestEnforcePauseHibernates(t *testing.T) {
 	w := newResting(t, 1, nil)
-	s := w.sandbox(w.id)
-	base := s.DeepCopy()
-	s.Spec.Paused, s.Spec.PauseMode, s.Spec.PauseOrder, s.Spec.Timeouts.EndAt = true, v1alpha1.PauseHibernate, 1, nil
-	if err := w.c.Patch(t.Context(), s, client.MergeFrom(base)); err != nil {
-		t.Fatal(err)
-	}
+	s := w.isSaving()
 	q := controlplane.EnforcePause{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Order: s.Spec.PauseOrder}
 	wantError(t, "the order", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), nil)
 	w.hibernates("after it")

@@ -58,9 +58,9 @@ const (
 func ResumesFrozen(a AutoResume) bool { return a == AutoResumeWithMemory || a == AutoResumeAlways }
 
 // ResumedByRequests reports whether a request may resume the sandbox if it is paused: one
-// that hibernates has no memory. While its files are being kept it has.
+// that hibernates, or is about to, has no memory then.
 func ResumedByRequests(s *Sandbox) bool {
-	if s.Spec.PauseMode == PauseHibernate && s.Spec.Restore != nil {
+	if s.Spec.Restore != nil || Saving(s) {
 		return s.Spec.Timeouts.AutoResume == AutoResumeAlways
 	}
 	return ResumesFrozen(s.Spec.Timeouts.AutoResume)
@@ -78,6 +78,13 @@ func TimeoutMode(s *Sandbox) PauseMode {
 // checkpoint that it names.
 func Hibernated(s *Sandbox) bool {
 	return s.Spec.Paused && s.Spec.Restore != nil && s.Spec.Binding == nil
+}
+
+// Saving reports whether the sandbox is paused and its files are being kept, or will be: what
+// resumes it waits for that, and restores them. If keeping them has failed for a minute, it is
+// resumed with its memory.
+func Saving(s *Sandbox) bool {
+	return s.Spec.Paused && s.Spec.PauseMode == PauseHibernate && s.Spec.Binding != nil && StateOfPause(s) != ReasonSaveFailed
 }
 
 // WithoutPod reports whether the sandbox has no pod and its files are kept: it hibernates, or

@@ -149,9 +149,14 @@ func TestHibernating(t *testing.T) {
 		}
 		if rest := s.Spec.Restore; rest != nil {
 			s.Spec.Binding, s.Spec.Restore = &Binding{}, nil
-			if got := ResumedByRequests(s); got != ResumesFrozen(c.resume) {
+			if got := ResumedByRequests(s); got != c.resumes || !Saving(s) {
 				t.Errorf("%s, its files are being kept: requests resume it: %v", what, got)
 			}
+			s.Status.Pause = &PauseStatus{State: ReasonSaveFailed}
+			if got := ResumedByRequests(s); got != ResumesFrozen(c.resume) || Saving(s) {
+				t.Errorf("%s, keeping its files fails: requests resume it: %v", what, got)
+			}
+			s.Status.Pause = nil
 			s.Spec.Binding, s.Spec.Restore = nil, rest
 		}
 		if s.Spec.Paused = false; Restoring(s) != (c.mode == PauseHibernate) || Hibernated(s) {

@@ -33,8 +33,10 @@
 //     restore moves it by the restore's time.
 //   - A timeout that is to hibernate the sandbox (onTimeoutMode) ends it without a store, or
 //     where the pool does not allow it.
-//   - A resume or an end during Saving comes first: the write of GiveUpPod is refused, and
-//     sandboxd breaks the archive off, or refuses it.
+//   - What resumes a sandbox that is Saving, a call or a request, takes part in keeping its
+//     files and then restores them. If they cannot be kept, it resumes with its memory.
+//   - An end during Saving comes first, and so does a resume that is written by hand: the write
+//     of GiveUpPod is refused, and sandboxd breaks the archive off, or refuses it.
 //   - A sandboxd that is asked to stop continues what it stopped, but kills it once files
 //     were read for a hibernation (suspender.close).
 //

@@ -81,6 +81,23 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 	}
 }
 
+// awaitSaved does its part that the files of a sandbox are kept for whose resume a caller waits,
+// or takes part in another call's attempt. writes.ErrStale means that they are, or that the
+// sandbox has changed otherwise; nil, that it keeps its memory: nothing was to be kept, or that
+// has failed.
+func (p *Pauser) awaitSaved(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if !v1alpha1.Saving(s) {
+		return nil
+	}
+	switch err := p.stop(ctx, s); {
+	case err == nil, errors.Is(err, writes.ErrStale):
+		return writes.ErrStale
+	case ctx.Err() != nil:
+		return err
+	}
+	return nil
+}
+
 // save is one attempt of hibernate.
 func (p *Pauser) save(ctx context.Context, s *v1alpha1.Sandbox) error {
 	pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)

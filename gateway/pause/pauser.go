@@ -215,8 +215,12 @@ func (p *Pauser) probe(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 
 // Resume continues a paused sandbox that was read just now and sets its end time; with a
 // nil endAt the sandbox gets no end time. Resume returns when the sandbox runs. ErrStale
-// means that nothing was written.
+// means that nothing was written. Resume waits for a sandbox whose files are being kept; once
+// they are, it returns ErrStale.
 func (p *Pauser) Resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.Time) error {
+	if err := p.awaitSaved(ctx, s); err != nil {
+		return err
+	}
 	begun := time.Now()
 	err := p.resume(ctx, s, endAt)
 	p.metrics.observe(opResume, v1alpha1.PauseFreeze, begun, err)
@@ -288,12 +292,17 @@ func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, clai
 		s.Spec.PauseOrder != order || s.Spec.Paused != freeze:
 		return writes.ErrStale
 	}
-	send := p.orders.Unfreeze
-	if freeze {
-		send = p.orders.Freeze
+	if !freeze {
+		return p.order(ctx, s, p.orders.Unfreeze)
 	}
-	err = p.order(ctx, s, send)
-	if err == nil && freeze && s.Spec.PauseMode == v1alpha1.PauseHibernate {
+	return p.stop(ctx, s)
+}
+
+// stop carries out a pause that is written: it freezes the sandbox and, if it is to hibernate,
+// keeps its files and gives up its pod. ErrNotSaved means that it is frozen.
+func (p *Pauser) stop(ctx context.Context, s *v1alpha1.Sandbox) error {
+	err := p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may be under way
+	if err == nil && s.Spec.PauseMode == v1alpha1.PauseHibernate {
 		if err = p.hibernate(ctx, s); err != nil {
 			err = fmt.Errorf("%w: %w", ErrNotSaved, err)
 		}

@@ -63,6 +63,9 @@ func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
 	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // only its idle timeout ends it, as before the pause
 		lifetime = 0
 	}
+	if err := p.awaitSaved(ctx, s); err != nil {
+		return err
+	}
 	if v1alpha1.WithoutPod(s) {
 		return &HibernatedError{Lifetime: lifetime}
 	}
