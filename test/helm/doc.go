@@ -4,7 +4,8 @@
 // uninstallation. TestNode is what happens to one: pods that break, processes that are
 // killed, rollouts, new keys and certificates, pulled images, enforced policies, the
 // CRDs of an older chart; it also times claims. TestFastPath is an Envoy that answers
-// hits by itself, and TestEgress is egress by name. The package has no code of its own. `make helm-test` and `make
+// hits by itself, TestEgress is egress by name, and TestUpgrade goes from one release to the
+// next and back. The package has no code of its own. `make helm-test` and `make
 // node-test` run it (hack/helm-test.sh), which build what it needs and say where that
 // is; it needs root.
 //

@@ -36,6 +36,14 @@ const byNamePool = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxPool","
 "containers":[{"name":"main","image":"sandlane-test-base:test","imagePullPolicy":"IfNotPresent",
 "ports":[{"name":"envd","containerPort":49983}],"readinessProbe":{"httpGet":{"path":"/health","port":49983},"periodSeconds":1}}]}}}}}`
 
+// byName are the chart's values for egress processes that find the hosts of internet.
+var byName = []string{
+	"egress.enabled=true,egress.serviceAddress=" + egressAddress,
+	"egress.extraArgs={--resolver=" + internetAddress + ":53,--upstream-ca=/etc/internet/ca.crt}",
+	"egress.extraVolumes[0].name=internet,egress.extraVolumes[0].configMap.name=internet",
+	"egress.extraVolumeMounts[0].name=internet,egress.extraVolumeMounts[0].mountPath=/etc/internet",
+}
+
 // TestEgress is egress by name on a real node: the chart's Deployment behind its Service, with
 // policies enforced, and one of its pods killed under load. `hack/helm-test.sh egress` runs it.
 func TestEgress(t *testing.T) {
@@ -60,13 +68,7 @@ func TestEgress(t *testing.T) {
 // also while one of the two processes is killed.
 func (c *cluster) egress(t *testing.T, python string) {
 	c.internet(t)
-	c.roll(t, strings.Join([]string{
-		"egress.enabled=true,egress.serviceAddress=" + egressAddress,
-		"egress.extraArgs={--resolver=" + internetAddress + ":53,--upstream-ca=/etc/internet/ca.crt}",
-		"egress.extraVolumes[0].name=internet,egress.extraVolumes[0].configMap.name=internet",
-		"egress.extraVolumeMounts[0].name=internet,egress.extraVolumeMounts[0].mountPath=/etc/internet",
-		"networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.89.0.1/32}",
-	}, ","))
+	c.roll(t, strings.Join(byName, ",")+",networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.89.0.1/32}")
 	c.ready(t, "sandlane-egress")
 	c.apply(t, byNamePool)
 	pod, _ := c.idlePod(t, "by-name")

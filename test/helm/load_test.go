@@ -77,6 +77,10 @@ func (c *cluster) during(t *testing.T, id string, happens func()) answers {
 		}
 	}
 	fmt.Printf("      %s: %s\n", t.Name(), a)
+	c.asked += a.ok
+	for _, n := range a.failed {
+		c.asked, c.lost = c.asked+n, c.lost+n
+	}
 	if a.ok == 0 {
 		t.Errorf("no request was answered: %s", a)
 	}

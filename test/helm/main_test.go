@@ -28,10 +28,13 @@ type cluster struct {
 	*node.Node
 	sandlane string // the binary
 	chart    string
-	key      string // an API key of the team
-	volume   string // the folder of checkpoints, which gateways and controllers mount
+	values   []string // of an installation, besides those of testdata/values.yaml
+	key      string   // an API key of the team
+	volume   string   // the folder of checkpoints, which gateways and controllers mount
 	// hibernated is the ID of the sandbox that the step hibernate has paused.
 	hibernated string
+	// asked and lost are how many requests during sent, and how many of them failed.
+	asked, lost int
 }
 
 // boot starts a node with the images of hack/helm-test.sh; it ends with the test.

@@ -51,6 +51,7 @@ var shares = []struct{ set, want string }{
 // validate every object.
 func (c *cluster) static(t *testing.T) {
 	c.run(t, "helm", "lint", "--strict", c.chart)
+	c.run(t, "helm", "lint", "--strict", c.chart+"-tenant", "-f", testdata(t, "team.yaml"))
 	for _, tc := range refused {
 		_, err := c.Run(t.Context(), "helm", "template", "sandlane", c.chart, "--set", tc.set)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
