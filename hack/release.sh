@@ -59,6 +59,8 @@ last=$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)
 	echo "Changes${last:+ since $last}:"
 	echo
 	git log --no-merges --format='- %s (%h)' "${last:+$last..}HEAD"
+	echo
+	echo "The bundle is for linux/$own alone: what it holds is run once where it is made. \`sandlane bundle make\` makes it on another machine."
 } >"$dir/notes.md"
 sum() { sha256sum <"$dir/sandlane-linux-$1" | cut -d' ' -f1; }
 sed "s|@VERSION@|$version|; s|@KEY@|$public|; s|@SUM_AMD64@|$(sum amd64)|; s|@SUM_ARM64@|$(sum arm64)|; s|sandlane VERSION|sandlane $version|" \
