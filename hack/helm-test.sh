@@ -53,13 +53,12 @@ release() { # commit, version, folder
 		echo "$3 is there"
 		return
 	fi
-	local work
-	work=$(mktemp -d)
+	local work=$PWD/bin/release-source
+	rm -rf "$work" "$3" "$3.new"
+	mkdir -p "$work" "$(dirname "$3")"
 	git clone --quiet --shared . "$work/source"
 	git -C "$work/source" checkout --quiet "$1"
 	bin/sandlane bundle key "$work/key"
-	rm -rf "$3" "$3.new"
-	mkdir -p "$(dirname "$3")"
 	make -C "$work/source" --no-print-directory release DIR="$3.new" KEY="$work/key" VERSION="$2"
 	mv "$3.new" "$3"
 	rm -rf "$work"
