@@ -154,7 +154,7 @@ images() {
 users() { FORMAT=testname tests -count=1 -shuffle=on -parallel 10 -timeout 15m -skip "^($stacks|$alone)\$" ./test/e2e/...; }
 
 # quiet are the tests of what is promised within seconds, one after the other.
-quiet() { SANDLANE_STORM=full FORMAT=testname tests -count=1 -p 1 -timeout 10m -run "^($alone)\$" ./gateway ./envoy ./test/e2e; }
+quiet() { SANDLANE_STORM=full FORMAT=testname tests -count=1 -p 1 -timeout 10m -run "^($alone)\$" ./gateway ./envoy ./test/e2e ./test/e2b; }
 
 # killing is half a minute of what `make chaos` does for ten, with each request asked of
 # ExtProc, since all else runs in the mode that is the default; then as many hits as fit
@@ -178,7 +178,7 @@ slow='TestBuildOfAKilledGateway|TestTLS|TestSchemathesis|TestTemplateBuildByOlde
 older='TestSDKs$/^(Python_2\.45\.1|Python_2\.45\.1_async|JS_2\.30\.5|JS_2\.50\.0)'
 heavy='TestModel|TestModelOnARealServer|TestFiftyWaitForTheRefill|TestClaimsUnderFailingWrites|TestScaleWithALaggingWatch|TestFiveHundredEndsASecond|TestSixtyPods|TestARestoredEtcd|TestControllerEndsWhenTheAPIServerGoesBack'
 # What promises a time that processors which are busy with other tests cannot keep: quiet runs it.
-alone='TestOneNamespaceTakesNoOthersStreams|TestBurstOnOneSandbox|TestFirstRequestToAPoolWithoutItsImage'
+alone='TestOneNamespaceTakesNoOthersStreams|TestBurstOnOneSandbox|TestFirstRequestToAPoolWithoutItsImage|TestPodsOfAnImageStartAsFast'
 faults='TestFiveFaultsOfAStack|TestPrivatePort'
 
 if wants unit; then
@@ -197,12 +197,12 @@ fi
 # deadlines of commands and requests on two processors.
 if wants e2e && wants e2b; then
 	beside users
-	sdks "^(TestThousandSandboxes|$slow)\$|^$older\$"
+	sdks "^(TestThousandSandboxes|$slow|$alone)\$|^$older\$"
 	await users
 elif wants e2e; then
 	users
 elif wants e2b; then
-	sdks '^TestThousandSandboxes$'
+	sdks "^(TestThousandSandboxes|$alone)\$"
 fi
 if wants docs || wants more; then FORMAT=testname tests -count=1 -timeout 10m ./test/docs; fi
 if wants more; then
@@ -251,7 +251,7 @@ if wants fastpath; then
 		SANDLANE_FUZZ=full FORMAT=standard-verbose tests -count=1 -timeout 60m -run '^(TestGarbageInTheRoutes|TestTorture|TestModuleSeesTheSameTarget)$' ./fastpath ./extproc
 		export SANDLANE_FAST_PATH=off
 		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
-		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip '^TestThousandSandboxes$' ./test/e2b/...
+		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip "^(TestThousandSandboxes|$alone)\$" ./test/e2b/...
 		# TestAMillionHits is about hits that Envoy answers.
 		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^Test(SecondsOf(Chaos|Hits)|AMillionHits)$' ./test/chaos
 		unset SANDLANE_FAST_PATH

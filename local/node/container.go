@@ -150,6 +150,9 @@ func (c *container) start() (*process.Process, error) {
 	}
 	full := p.rt.bridge != nil
 	ps := process.Spec{PodName: spec.Name, PodUID: spec.UID, Container: want.Name, Image: image, Resources: want.Resources, Dir: want.WorkingDir, Resolv: resolvOf(spec)}
+	if s := want.SecurityContext; s != nil && s.ReadOnlyRootFilesystem != nil {
+		ps.ReadOnly = *s.ReadOnlyRootFilesystem
+	}
 	if full && ps.Dir == "" { // without a root of its own the folder would be one of this machine
 		ps.Dir = image.WorkingDir
 	}
@@ -199,7 +202,9 @@ func (c *container) start() (*process.Process, error) {
 		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(proc.Started)}}
 	})
 	p.rt.metrics.starts.Inc()
-	p.event(corev1.EventTypeNormal, "Started", "container %s runs image %s", want.Name, want.Image)
+	if !c.init { // of an init container the status tells as much, and a write for each pod is saved
+		p.event(corev1.EventTypeNormal, "Started", "container %s runs image %s", want.Name, want.Image)
+	}
 	return proc, nil
 }
 

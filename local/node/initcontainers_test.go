@@ -1,9 +1,17 @@
 package node
 
 import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -136,5 +144,66 @@ func TestLinkInAVolume(t *testing.T) {
 			s := p.Status.ContainerStatuses
 			return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "in its volume")
 		})
+	}
+}
+
+// A container with a read-only root writes to its volumes alone, and has its working directory.
+func TestReadOnlyRoot(t *testing.T) {
+	n := startNode(t, IsolationFull)
+	program, err := os.ReadFile(filepath.Join(helpers(t), "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := pushImage(t, []tar.Header{{Name: "app/echo", Typeflag: tar.TypeReg, Mode: 0o755}}, [][]byte{program}, v1.Config{Entrypoint: []string{"/app/echo"}, WorkingDir: "/made"})
+	yes := true
+	n.create(t, echoPod("a", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{emptyDir("work")}
+		c := shell("first", "cd /tmp && ! touch x /home/user/x /x /dev/x 2>/dev/null && pwd > /work/file", corev1.VolumeMount{Name: "work", MountPath: "/work"})
+		c.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes}
+		p.Spec.InitContainers = []corev1.Container{c}
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].SecurityContext = image, c.SecurityContext
+	}))
+	pod := n.await(t, "a", "ready", isReady)
+	if end := pod.Status.InitContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 0 {
+		t.Errorf("its init container: %+v", pod.Status.InitContainerStatuses)
+	}
+	rec := n.record(t, "a")
+	rec.mu.Lock()
+	root := fmt.Sprintf("/proc/%d/root", rec.containers[0].proc.PID())
+	rec.mu.Unlock()
+	for _, dir := range []string{"", "made", "etc", "app"} {
+		if err := os.WriteFile(filepath.Join(root, dir, "x"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+			t.Errorf("write to /%s: %v", dir, err)
+		}
+	}
+	if hosts, err := os.ReadFile(filepath.Join(root, "etc/hosts")); err != nil || !strings.Contains(string(hosts), pod.Status.PodIP+"\ta\n") {
+		t.Errorf("/etc/hosts: %q, %v", hosts, err)
+	}
+}
+
+// What each pod of an image has of its own are few files: those that its mounts need, which all
+// images may lack, are there once.
+func TestMountsMakeNoFiles(t *testing.T) {
+	n := startNode(t, IsolationFull)
+	program, err := os.ReadFile(filepath.Join(helpers(t), "echo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := pushImage(t, []tar.Header{{Name: "app/echo", Typeflag: tar.TypeReg, Mode: 0o755}}, [][]byte{program}, v1.Config{Entrypoint: []string{"/app/echo"}})
+	n.create(t, echoPod("a", func(p *corev1.Pod) { p.Spec.Containers[0].Image = image }))
+	pod := n.await(t, "a", "ready", isReady)
+	var made []string
+	dir := filepath.Join(n.record(t, "a").rt.dir, "pods", string(pod.UID), "main-0", "upper")
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if path != dir {
+			made = append(made, strings.TrimPrefix(path, dir))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) > 0 {
+		t.Errorf("the pod's own files are %q, want none", made)
 	}
 }

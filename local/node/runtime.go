@@ -43,7 +43,10 @@ func newRuntime(opts Options) (*podRuntime, error) {
 		if err := CanIsolate(); err != nil {
 			return nil, err
 		}
-		if roots, err = rootfs.Prepare(rootfs.Options{Dir: rt.dir, StateDir: opts.StateDir, HelperDir: opts.HelperDir, Kubeconfig: opts.Kubeconfig}); err != nil {
+		groups = cgroups.Open(rt.hash)
+		if roots, err = rootfs.Prepare(rootfs.Options{
+			Dir: rt.dir, StateDir: opts.StateDir, HelperDir: opts.HelperDir, Kubeconfig: opts.Kubeconfig, Groups: groups.MountPoints(),
+		}); err != nil {
 			return nil, err
 		}
 		if rt.bridge, err = network.OpenBridge(rt.hash, opts.Subnet); err != nil {
@@ -55,7 +58,6 @@ func newRuntime(opts Options) (*podRuntime, error) {
 			}
 			opts.Log.Warn("pods can reach servers of this machine that listen on all addresses", "err", err)
 		}
-		groups = cgroups.Open(rt.hash)
 	}
 	if rt.images, err = images.New(opts.ImageStore); err != nil {
 		return nil, err

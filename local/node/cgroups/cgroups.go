@@ -142,11 +142,21 @@ func (g *Group) Procs() (files []string) {
 func (g *Group) Binds() (binds []initspec.Bind) {
 	if g != nil {
 		for controller, dir := range g.dirs {
-			binds = append(binds, initspec.Bind{Source: dir, Target: filepath.Join(mounted, controller), ReadOnly: true})
+			binds = append(binds, initspec.Bind{Source: dir, Target: shownAt(controller), ReadOnly: true})
 		}
 	}
 	return binds
 }
+
+// MountPoints are where containers see their groups.
+func (c *Groups) MountPoints() (dirs []string) {
+	for controller := range c.bases {
+		dirs = append(dirs, shownAt(controller))
+	}
+	return dirs
+}
+
+func shownAt(controller string) string { return filepath.Join(mounted, controller) }
 
 // OOMKilled reports whether the kernel killed a process of the group for memory.
 func (g *Group) OOMKilled() bool {

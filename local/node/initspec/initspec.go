@@ -58,13 +58,15 @@ type Namespace struct {
 
 // Root is a root file system put together from the host's parts.
 type Root struct {
-	// Dir is an empty folder that the root is mounted on.
+	// Dir is an empty folder that the root is mounted on, in the process's own mount namespace:
+	// that of all containers.
 	Dir      string
 	Hostname string
 	// Lower has the files of an image, which are not trusted: the root is then an overlay of
 	// it, and what the container writes goes to Upper. Work is a folder of the kernel's on
-	// Upper's file system. Empty: the root is empty but for what follows.
-	Lower, Upper, Work string
+	// Upper's file system, MountPoints has places of mounts that the image may lack. Empty: the
+	// root is empty but for what follows.
+	Lower, Upper, Work, MountPoints string
 	// Dirs are made, in order, before anything is mounted.
 	Dirs []string
 	// Binds are mounted in order.
@@ -73,12 +75,16 @@ type Root struct {
 	Links map[string]string
 	// Masks are folders covered by an empty one, if they exist.
 	Masks []string
+	// ReadOnly: nothing can be written to the root itself, only to what Binds mount.
+	ReadOnly bool
 }
 
 // Bind is one bind mount. Target is a path in the new root; it is created as
 // what Source is. Mounts are nosuid, and nodev unless Device is set.
 type Bind struct {
 	Source, Target string
+	// Content, without a Source, is what a file shows that is in memory alone.
+	Content string
 	// SubPath is a path below Source, which containers may have written to: none of its parts may
 	// be a link when it is mounted. Empty: Source itself.
 	SubPath  string

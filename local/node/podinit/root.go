@@ -73,7 +73,15 @@ func enterRoot(r *initspec.Root) error {
 	if err := mountBootID(r.Dir); err != nil {
 		return err
 	}
-	return pivot(r.Dir)
+	if err := pivot(r.Dir); err != nil {
+		return err
+	}
+	if r.ReadOnly {
+		if err := unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
+			return fmt.Errorf("make the root read-only: %w", err)
+		}
+	}
+	return nil
 }
 
 // mountRoot mounts what the root begins with.
@@ -81,12 +89,12 @@ func mountRoot(r *initspec.Root) error {
 	if r.Lower == "" {
 		return unix.Mount("sandbox", r.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m")
 	}
-	for _, dir := range []string{r.Lower, r.Upper, r.Work} {
+	for _, dir := range []string{r.Lower, r.Upper, r.Work, r.MountPoints} {
 		if strings.ContainsAny(dir, `,:\`) {
 			return fmt.Errorf("the folder %q has a character that an overlay's options cannot have", dir)
 		}
 	}
-	options := "lowerdir=" + r.Lower + ",upperdir=" + r.Upper + ",workdir=" + r.Work
+	options := "lowerdir=" + r.Lower + ":" + r.MountPoints + ",upperdir=" + r.Upper + ",workdir=" + r.Work
 	if err := unix.Mount("overlay", r.Dir, "overlay", unix.MS_NODEV, options); err != nil {
 		return err
 	}
@@ -114,7 +122,7 @@ func bind(root string, b initspec.Bind) error {
 	if err != nil {
 		return err
 	}
-	source, done, err := sourceOf(b)
+	source, done, err := sourceOf(root, b)
 	if err != nil {
 		return err
 	}
@@ -148,7 +156,11 @@ func bind(root string, b initspec.Bind) error {
 
 // sourceOf returns a path of what a bind shows. Below a volume it is the descriptor's, so that
 // a container of the pod cannot put a link in its place between the look and the mount.
-func sourceOf(b initspec.Bind) (path string, done func(), err error) {
+func sourceOf(root string, b initspec.Bind) (path string, done func(), err error) {
+	if b.Source == "" {
+		path = filepath.Join(root, "dev/.content") // is in memory, and the mount keeps it
+		return path, func() { _ = os.Remove(path) }, writeNew(path, []byte(b.Content))
+	}
 	if b.SubPath == "" {
 		return b.Source, func() {}, nil
 	}
@@ -229,7 +241,7 @@ func mountBootID(root string) error {
 	if err != nil {
 		return fmt.Errorf("make a boot ID: %w", err)
 	}
-	source := filepath.Join(root, ".boot_id")
+	source := filepath.Join(root, "dev/.boot_id")
 	if err := writeNew(source, id); err != nil {
 		return fmt.Errorf("make a boot ID: %w", err)
 	}
@@ -255,22 +267,20 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
+// pivot makes the folder the root. The old root comes to lie on top of it, and is detached there
+// (pivot_root(2)), so that no folder is made for it, which would be one on the disk.
 func pivot(root string) error {
-	old := filepath.Join(root, ".old")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		return fmt.Errorf("make the old root's place: %w", err)
+	if err := unix.Chdir(root); err != nil {
+		return fmt.Errorf("enter the root: %w", err)
 	}
-	if err := unix.PivotRoot(root, old); err != nil {
+	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("change the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the old root: %w", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("enter the root: %w", err)
-	}
-	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leave the old root: %w", err)
-	}
-	if err := os.Remove("/.old"); err != nil {
-		return fmt.Errorf("remove the old root's place: %w", err)
 	}
 	return nil
 }

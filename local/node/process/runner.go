@@ -44,6 +44,7 @@ type Spec struct {
 	Resources corev1.ResourceRequirements
 	Mounts    []initspec.Bind // volumes
 	Resolv    string          // its /etc/resolv.conf, with isolation; empty: no name servers
+	ReadOnly  bool            // nothing can be written to its root, with isolation
 	Log       *os.File
 }
 
@@ -71,13 +72,16 @@ func (r *Runner) Start(ctx context.Context, net network.Pod, s Spec) (*Process, 
 	a.spec = initspec.Spec{Args: s.Args, Env: s.Env, Dir: s.Dir, UID: s.UID, GID: s.GID}
 	if isolated, ok := net.(*network.Isolated); ok {
 		p.dir = filepath.Join(r.dir, "pods", string(s.PodUID), fmt.Sprintf("%s-%d", s.Container, s.Attempt))
-		if s.Image.Root == "" {
+		if s.Image.Root == "" && !s.ReadOnly {
 			a.spec.Env = append(slices.Clone(s.Env), rootfs.LayerVariable+"="+strings.Join(rootfs.OwnFolders, ":"))
 		}
-		root, err := r.roots.Root(p.dir, rootfs.Container{PodName: s.PodName, Addr: isolated.Addr(), Image: s.Image, Mounts: s.Mounts, Resolv: s.Resolv})
+		root, err := r.roots.Root(p.dir, rootfs.Container{PodName: s.PodName, Addr: isolated.Addr(), Image: s.Image, Mounts: s.Mounts, Resolv: s.Resolv, ReadOnly: s.ReadOnly})
 		if err != nil {
 			_ = os.RemoveAll(p.dir)
 			return nil, err
+		}
+		if s.ReadOnly {
+			root.Dirs = append(root.Dirs, s.Dir) // podinit cannot make it any more
 		}
 		p.cgroup = r.cgroups.Make(string(s.PodUID)+"_"+s.Container, s.Resources)
 		root.Binds = append(root.Binds, p.cgroup.Binds()...)

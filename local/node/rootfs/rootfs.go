@@ -5,6 +5,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,8 +50,11 @@ var OwnFolders = []string{"/home", "/root", "/var", "/tmp", "/run"}
 // LayerVariable tells sandboxd of OwnFolders, which it keeps in checkpoints.
 const LayerVariable = "SANDBOXD_LAYER"
 
-// resolvConf is the file in /etc that names no name servers.
-const resolvConf = "resolv.conf"
+// resolvConf is the file in /etc with the name servers, and noServers its text without any.
+const (
+	resolvConf = "resolv.conf"
+	noServers  = "# pods of the local node have no internet, and so no name servers\n"
+)
 
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
@@ -60,6 +64,8 @@ type Options struct {
 	Dir string
 	// StateDir, HelperDir and Kubeconfig are hidden from containers.
 	StateDir, HelperDir, Kubeconfig string
+	// Groups are where containers see their control groups.
+	Groups []string
 }
 
 // Machine is what the roots of all containers share. It is not changed any more.
@@ -78,6 +84,8 @@ type Container struct {
 	Mounts  []initspec.Bind // volumes
 	// Resolv is its /etc/resolv.conf; empty: it has no name servers.
 	Resolv string
+	// ReadOnly: it can write to its volumes alone.
+	ReadOnly bool
 }
 
 // Prepare makes what the roots of all containers share: a copy of the
@@ -102,7 +110,7 @@ func Prepare(o Options) (*Machine, error) {
 		"group":                 "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
 		"hosts":                 "",
 		"hostname":              "",
-		resolvConf:              "# pods of the local node have no internet, and so no name servers\n",
+		resolvConf:              noServers,
 		"profile.d/sandlane.sh": profileScript,
 	} {
 		if err := writeNew(filepath.Join(etc, name), text); err != nil {
@@ -134,6 +142,19 @@ func Prepare(o Options) (*Machine, error) {
 		m.binds = append(m.binds, initspec.Bind{Source: "/dev/" + dev, Target: "/dev/" + dev, Device: true})
 	}
 	m.masks = secrets(o)
+	if err := os.MkdirAll(m.root(), 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of all roots: %w", err)
+	}
+	for _, dir := range append([]string{"/proc", "/dev"}, o.Groups...) {
+		if err := os.MkdirAll(m.mountPoints(dir), 0o755); err != nil {
+			return nil, fmt.Errorf("make the places of mounts: %w", err)
+		}
+	}
+	for _, name := range []string{"hosts", "hostname", resolvConf} {
+		if err := writeNew(m.mountPoints("etc", name), ""); err != nil {
+			return nil, err
+		}
+	}
 	return m, nil
 }
 
@@ -170,6 +191,15 @@ func secrets(o Options) (masks []string) {
 	return masks
 }
 
+// root is an empty folder, on which each container's root is mounted.
+func (m *Machine) root() string { return filepath.Join(m.dir, "root") }
+
+// mountPoints is a place of a mount that images may lack: a container need not make it, on the disk,
+// for itself.
+func (m *Machine) mountPoints(path ...string) string {
+	return filepath.Join(append([]string{m.dir, "mountpoints"}, path...)...)
+}
+
 // Root makes the folders of one run of a container below dir and describes its root.
 func (m *Machine) Root(dir string, c Container) (*initspec.Root, error) {
 	if c.Image.Root != "" {
@@ -181,35 +211,18 @@ func (m *Machine) Root(dir string, c Container) (*initspec.Root, error) {
 // machineRoot is the root of a container that sees this machine's programs.
 func (m *Machine) machineRoot(dir string, c Container) (*initspec.Root, error) {
 	root := &initspec.Root{
-		Dir: filepath.Join(dir, "root"), Hostname: c.PodName, Links: map[string]string{}, Masks: m.masks,
+		Dir: m.root(), Hostname: c.PodName, Links: map[string]string{}, Masks: m.masks, ReadOnly: c.ReadOnly,
 		Dirs: []string{"/proc", "/dev", "/mnt", "/opt", "/srv", CommandsDir},
 	}
 	for link, target := range m.links {
 		root.Links[link] = target
 	}
 	root.Binds = append(root.Binds, m.binds...)
-	if err := addNames(root, dir, c); err != nil {
+	addNames(root, c)
+	if c.ReadOnly {
+		root.Dirs = append(root.Dirs, OwnFolders...)
+	} else if err := addOwn(root, dir); err != nil {
 		return nil, err
-	}
-	for _, d := range []struct {
-		path string
-		mode fs.FileMode
-		own  int
-	}{
-		{"root", 0o755, 0}, {"fs/home", 0o755, 0}, {"fs/home/user", 0o755, 1000}, {"fs/root", 0o700, 0},
-		{"fs/tmp", 0o777 | fs.ModeSticky, 0}, {"fs/run", 0o755, 0}, {"fs/var", 0o755, 0}, {"fs/var/cache", 0o755, 0},
-		{"fs/var/lib", 0o755, 0}, {"fs/var/log", 0o755, 0}, {"fs/var/tmp", 0o777 | fs.ModeSticky, 0},
-	} {
-		path := filepath.Join(dir, d.path)
-		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, d.mode), os.Lchown(path, d.own, d.own)); err != nil {
-			return nil, fmt.Errorf("make the container's folders: %w", err)
-		}
-	}
-	if err := os.Symlink("/run", filepath.Join(dir, "fs/var/run")); err != nil {
-		return nil, fmt.Errorf("make the container's folders: %w", err)
-	}
-	for _, path := range OwnFolders {
-		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(dir, "fs", path), Target: path})
 	}
 	if _, file := Program(c.Image, true); file != "" {
 		target := filepath.Join(imageDir, filepath.Base(file))
@@ -225,13 +238,38 @@ func (m *Machine) machineRoot(dir string, c Container) (*initspec.Root, error) {
 	return root, nil
 }
 
+// addOwn makes OwnFolders, which the container can write to, and adds them to its root.
+func addOwn(root *initspec.Root, dir string) error {
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+		own  int
+	}{
+		{"fs/home", 0o755, 0}, {"fs/home/user", 0o755, 1000}, {"fs/root", 0o700, 0},
+		{"fs/tmp", 0o777 | fs.ModeSticky, 0}, {"fs/run", 0o755, 0}, {"fs/var", 0o755, 0}, {"fs/var/cache", 0o755, 0},
+		{"fs/var/lib", 0o755, 0}, {"fs/var/log", 0o755, 0}, {"fs/var/tmp", 0o777 | fs.ModeSticky, 0},
+	} {
+		path := filepath.Join(dir, d.path)
+		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, d.mode), os.Lchown(path, d.own, d.own)); err != nil {
+			return fmt.Errorf("make the container's folders: %w", err)
+		}
+	}
+	if err := os.Symlink("/run", filepath.Join(dir, "fs/var/run")); err != nil {
+		return fmt.Errorf("make the container's folders: %w", err)
+	}
+	for _, path := range OwnFolders {
+		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(dir, "fs", path), Target: path})
+	}
+	return nil
+}
+
 // imageRoot is the root of an OCI image: its files, and what the container changes.
 func (m *Machine) imageRoot(dir string, c Container) (*initspec.Root, error) {
 	root := &initspec.Root{
-		Dir: filepath.Join(dir, "root"), Hostname: c.PodName,
-		Lower: c.Image.Root, Upper: filepath.Join(dir, "fs", "upper"), Work: filepath.Join(dir, "fs", "work"),
+		Dir: m.root(), Hostname: c.PodName, ReadOnly: c.ReadOnly,
+		Lower: c.Image.Root, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), MountPoints: m.mountPoints(),
 	}
-	for _, path := range []string{root.Dir, root.Upper, root.Work} {
+	for _, path := range []string{root.Upper, root.Work} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, fmt.Errorf("make the container's folders: %w", err)
 		}
@@ -239,33 +277,23 @@ func (m *Machine) imageRoot(dir string, c Container) (*initspec.Root, error) {
 	for _, dev := range devices {
 		root.Binds = append(root.Binds, initspec.Bind{Source: "/dev/" + dev, Target: "/dev/" + dev, Device: true})
 	}
-	if err := addNames(root, dir, c); err != nil {
-		return nil, err
-	}
-	if c.Resolv == "" {
-		root.Binds = append(root.Binds, initspec.Bind{Source: filepath.Join(m.dir, "etc", resolvConf), Target: "/etc/" + resolvConf, ReadOnly: true})
-	}
+	c.Resolv = cmp.Or(c.Resolv, noServers)
+	addNames(root, c)
 	root.Binds = append(root.Binds, c.Mounts...)
 	return root, nil
 }
 
 // addNames gives a root the files with its host's names.
-func addNames(root *initspec.Root, dir string, c Container) error {
-	files := map[string]string{
-		"hostname": c.PodName + "\n",
-		"hosts":    fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n%s\t%s\n", c.Addr, c.PodName),
-	}
-	if c.Resolv != "" {
-		files[resolvConf] = c.Resolv
-	}
-	for name, text := range files {
-		file := filepath.Join(dir, "etc", name)
-		if err := writeNew(file, text); err != nil {
-			return err
+func addNames(root *initspec.Root, c Container) {
+	for _, file := range []struct{ name, content string }{
+		{"hostname", c.PodName + "\n"},
+		{"hosts", fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n%s\t%s\n", c.Addr, c.PodName)},
+		{resolvConf, c.Resolv},
+	} {
+		if file.content != "" {
+			root.Binds = append(root.Binds, initspec.Bind{Content: file.content, Target: "/etc/" + file.name, ReadOnly: true})
 		}
-		root.Binds = append(root.Binds, initspec.Bind{Source: file, Target: "/etc/" + name, ReadOnly: true})
 	}
-	return nil
 }
 
 func writeNew(path, text string) error {
