@@ -39,6 +39,7 @@ func TestUpgrade(t *testing.T) {
 	u.startRegistry(t)
 	u.steps(t, []step{
 		{"releases pushed", u.push},
+		{"definitions compared", u.gainOptionalFields},
 		{"previous release", u.install},
 	})
 	u.internet(t)
