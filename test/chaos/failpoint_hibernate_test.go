@@ -125,8 +125,8 @@ func TestHeldAtEachStepOfAHibernation(t *testing.T) {
 	}{
 		// While the files are not kept, the pod is not given up, so that they are not lost.
 		{by.Name, "snapshots/pausing", hibernate, func(s *sleeper) { h.kill(other, s) }, http.StatusNotFound, another, true},
-		// The resume comes first, unless the controller has made another gateway complete the pause.
-		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, either) }, http.StatusNoContent, either, false},
+		// A resume at another gateway completes the pause first.
+		{by.Name, "pause/kept", hibernate, func(s *sleeper) { h.resumed(other, s); h.runs(s, another) }, http.StatusNoContent, another, false},
 		{by.Name, "pause/given-up", hibernate, func(s *sleeper) { h.hibernates(s); h.resumed(other, s); h.runs(s, another) }, http.StatusNoContent, another, false},
 		{"controller", "sandbox/giving-up", hibernate, func(s *sleeper) { h.resumed(other, s) }, http.StatusNoContent, another, false},
 		// Another gateway continues the restore.
