@@ -126,7 +126,7 @@ func (b *Builds) Request(ctx context.Context, caller routing.KeyOwner, r restapi
 	if len(all) >= maxKept || ofKey >= maxKeptOfKey {
 		return restapi.Build{}, restapi.ErrBuildLimit
 	}
-	if left, err := b.room(ctx, caller.Namespace, caller.KeyID, nil); err != nil {
+	if left, err := b.room(ctx, caller.Namespace, caller.KeyID); err != nil {
 		return restapi.Build{}, err
 	} else if left <= 0 {
 		return restapi.Build{}, restapi.ErrBuildBytes

@@ -127,7 +127,7 @@ func (r *runner) keep(ctx context.Context, image *store.Base, key string) (*stor
 	if err != nil {
 		return nil, fmt.Errorf("the builder is gone: %w", err)
 	}
-	most, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID, nil)
+	most, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID)
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,16 @@ import (
 )
 
 // maxBytesOfKey bounds what the registry keeps for the builds of one API key, in bytes. Layers that
-// several of them have count once. Builds that run at once may each find the same room.
+// several of them have count once. A build notes what is to be kept before it counts: of two that do
+// so at once, one counts both, so that together they never pass the bound, though both may fail.
 const maxBytesOfKey = 100 << 30
 
 // errBytes is why a build fails that would have the registry keep too much.
 var errBytes = fmt.Errorf("the templates of this API key would have more than %d GiB in the registry: delete one", maxBytesOfKey>>30)
 
-// room is how many bytes the registry may keep for a key besides what it keeps now and the layers
-// given; negative: it may not keep those.
-func (b *Builds) room(ctx context.Context, namespace, key string, more []store.Layer) (int64, error) {
+// room is how many bytes the registry may keep for a key besides what its builds have noted;
+// negative: it may not keep those.
+func (b *Builds) room(ctx context.Context, namespace, key string) (int64, error) {
 	sizes := map[string]int64{}
 	for next := ""; ; {
 		var some v1alpha1.TemplateBuildList
@@ -41,9 +42,6 @@ func (b *Builds) room(ctx context.Context, namespace, key string, more []store.L
 			break
 		}
 	}
-	for _, l := range more {
-		sizes[l.Name] = max(sizes[l.Name], l.Size)
-	}
 	left := b.maxBytes
 	for _, size := range sizes {
 		left -= size
@@ -51,57 +49,86 @@ func (b *Builds) room(ctx context.Context, namespace, key string, more []store.L
 	return left, nil
 }
 
-// admit notes that the registry keeps layers for the build that runs, before it does; errBytes if it
-// may not.
+// admit notes that the registry keeps layers for the build that runs, before it does. If it may not,
+// it takes the note back and returns errBytes.
 func (r *runner) admit(ctx context.Context, layers []store.Layer) error {
-	left, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID, layers)
+	var added []string
+	if err := r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { added = noteStored(s, layers) }); err != nil {
+		return err
+	}
+	left, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID)
 	if err != nil {
 		return err
 	}
 	if left < 0 {
+		if err := r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) }); err != nil {
+			return err
+		}
 		return errBytes
 	}
-	return r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { noteStored(s, layers) })
+	return nil
 }
 
-// reserve notes that the registry keeps an upload for a build that waits, before it does.
+// reserve notes that the registry keeps an upload for a build that waits, before it does. If it may
+// not, it takes the note back and returns restapi.ErrBuildBytes.
 func (b *Builds) reserve(ctx context.Context, namespace, id string, upload store.Layer) error {
+	var added []string
+	build, err := b.changeWaiting(ctx, namespace, id, func(s *v1alpha1.TemplateBuildStatus) { added = noteStored(s, []store.Layer{upload}) })
+	if err != nil {
+		return err
+	}
+	left, err := b.room(ctx, namespace, build.Annotations[v1alpha1.AnnotationOwner])
+	if err != nil {
+		return err
+	}
+	if left < 0 {
+		if _, err := b.changeWaiting(ctx, namespace, id, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) }); err != nil {
+			return err
+		}
+		return restapi.ErrBuildBytes
+	}
+	return nil
+}
+
+// changeWaiting changes the status of a build that waits, and returns the build;
+// restapi.ErrUploadRefused if it does not wait.
+func (b *Builds) changeWaiting(ctx context.Context, namespace, id string, change func(*v1alpha1.TemplateBuildStatus)) (*v1alpha1.TemplateBuild, error) {
 	for {
 		build := &v1alpha1.TemplateBuild{}
 		err := b.o.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: id}, build)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && states[build.Status.Phase] != "waiting":
-			return restapi.ErrUploadRefused
+			return nil, restapi.ErrUploadRefused
 		case err != nil:
-			return fmt.Errorf("read the build of an upload: %w", err)
-		}
-		left, err := b.room(ctx, namespace, build.Annotations[v1alpha1.AnnotationOwner], []store.Layer{upload})
-		if err != nil {
-			return err
-		}
-		if left < 0 {
-			return restapi.ErrBuildBytes
+			return nil, fmt.Errorf("read the build of an upload: %w", err)
 		}
 		before := build.DeepCopy()
-		noteStored(&build.Status, []store.Layer{upload})
+		change(&build.Status)
 		err = b.o.API.Status().Patch(ctx, build, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		switch {
 		case err == nil:
-			return nil
+			return build, nil
 		case !apierrors.IsConflict(err):
-			return fmt.Errorf("note an upload: %w", err)
+			return nil, fmt.Errorf("note an upload: %w", err)
 		}
 	}
 }
 
-// noteStored adds layers to those that are stored for a build.
-func noteStored(s *v1alpha1.TemplateBuildStatus, layers []store.Layer) {
+// noteStored adds layers to those that are stored for a build, and returns the names of those that
+// were not there.
+func noteStored(s *v1alpha1.TemplateBuildStatus, layers []store.Layer) (added []string) {
 	for _, l := range layers {
 		at := slices.IndexFunc(s.Stored, func(had v1alpha1.StoredLayer) bool { return had.Name == l.Name })
 		if at < 0 {
 			s.Stored = append(s.Stored, v1alpha1.StoredLayer{Name: l.Name, Size: l.Size})
+			added = append(added, l.Name)
 		} else {
 			s.Stored[at].Size = max(s.Stored[at].Size, l.Size)
 		}
 	}
+	return added
+}
+
+func forgetStored(s *v1alpha1.TemplateBuildStatus, names []string) {
+	s.Stored = slices.DeleteFunc(s.Stored, func(l v1alpha1.StoredLayer) bool { return slices.Contains(names, l.Name) })
 }

@@ -2,7 +2,9 @@ package builds
 
 import (
 	"errors"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -31,7 +33,7 @@ func TestBytesOfAKey(t *testing.T) {
 		t.Fatalf("stored %+v", first.Status.Stored)
 	}
 	room := func() int64 {
-		left, err := w.builds.room(t.Context(), "a", caller.KeyID, nil)
+		left, err := w.builds.room(t.Context(), "a", caller.KeyID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +44,7 @@ func TestBytesOfAKey(t *testing.T) {
 	if now := room(); now != before {
 		t.Errorf("a build of the same steps took %d bytes", before-now)
 	}
-	if left, err := w.builds.room(t.Context(), "a", "another", nil); err != nil || left != maxBytesOfKey {
+	if left, err := w.builds.room(t.Context(), "a", "another"); err != nil || left != maxBytesOfKey {
 		t.Errorf("another key has %d bytes left, %v", left, err)
 	}
 
@@ -89,5 +91,41 @@ func TestBytesOfAKey(t *testing.T) {
 	}
 	if failed := w.settled(taking.ID, v1alpha1.BuildFailed, v1alpha1.BuildStarting); failed.Status.Message != errBytes.Error() {
 		t.Errorf("%s: %q", failed.Status.Phase, failed.Status.Message)
+	}
+}
+
+// Uploads at once never pass the bound together, and those that are refused count no more.
+func TestBytesOfAKeyAtOnce(t *testing.T) {
+	const uploads, size = 6, 6
+	w := newWorld(t)
+	w.builds.maxBytes = size + size/2
+	var all sync.WaitGroup
+	start, results := make(chan struct{}), make(chan error, uploads)
+	for i := range uploads {
+		build := w.request()
+		hash := strings.Repeat(strconv.Itoa(i), 64)
+		_, allowed, err := w.builds.Files(t.Context(), caller, build.TemplateID, hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			<-start
+			results <- w.builds.Upload(t.Context(), allowed, build.TemplateID, hash, size, strings.NewReader("upload"[:size-1]+strconv.Itoa(i)))
+		})
+	}
+	close(start)
+	all.Wait()
+	taken := int64(0)
+	for range uploads {
+		switch err := <-results; {
+		case err == nil:
+			taken++
+		case !errors.Is(err, restapi.ErrBuildBytes):
+			t.Error(err)
+		}
+	}
+	left, err := w.builds.room(t.Context(), "a", caller.KeyID)
+	if err != nil || left < 0 || left != w.builds.maxBytes-taken*size {
+		t.Errorf("%d of %d were taken, %d bytes are left, %v", taken, uploads, left, err)
 	}
 }
