@@ -168,7 +168,11 @@ type ownUpstream struct{}
 
 // RoundTrip implements http.RoundTripper.
 func (ownUpstream) RoundTrip(out *http.Request) (*http.Response, error) {
-	return out.Context().Value(requestsKey{}).(*requests).upstream.RoundTrip(out)
+	r := out.Context().Value(requestsKey{}).(*requests)
+	if upgrades(out) {
+		return r.upgrading.RoundTrip(out)
+	}
+	return r.upstream.RoundTrip(out)
 }
 
 // refuseRequest answers with JSON that names the host, and lets the connection end: what

@@ -43,8 +43,10 @@ type world struct {
 	addrs   map[string]string // of hosts; others are the internet's
 	secrets map[string]string
 	seen    []*http.Request // by the internet, with bodies read
-	rv      uint64
-	records []record.Record
+	// connected is called for each handshake with the internet.
+	connected func()
+	rv        uint64
+	records   []record.Record
 }
 
 func (w *world) keepRecord(r record.Record) {
@@ -143,7 +145,17 @@ func (w *world) internet(t testing.TB, by *certificate.Pair, handle http.Handler
 		fmt.Fprintf(rw, "%s %s", r.Proto, r.Host)
 	})
 	secure := httptest.NewUnstartedServer(noted)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}}}
+	secure.TLS = &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}},
+		VerifyConnection: func(tls.ConnectionState) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.connected != nil {
+				w.connected()
+			}
+			return nil
+		},
+	}
 	secure.EnableHTTP2 = true
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	secure.StartTLS()

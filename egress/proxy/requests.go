@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandlane/sandlane/egress/claims"
@@ -31,8 +32,10 @@ type requests struct {
 	use    *claims.Use
 	scheme string
 	port   uint16
-	// upstream makes the requests.
-	upstream *http.Transport
+	// upstream makes the requests, upgrading those for an upgrade, which HTTP/2 has not.
+	upstream, upgrading *http.Transport
+	// ahead has the connection that was begun before the first request, until that takes it.
+	ahead atomic.Pointer[chan secured]
 
 	mu sync.Mutex
 	// host is what the connection is for: the server name of TLS, or the first request's.
@@ -54,11 +57,16 @@ func (s *Server) servePlain(l *link, use *claims.Use, c net.Conn) {
 // any more.
 func (s *Server) serveRequests(r *requests, c net.Conn, http2 bool) {
 	r.over = make(chan struct{})
-	r.upstream = &http.Transport{
-		DialContext: r.dial, TLSClientConfig: &tls.Config{RootCAs: s.o.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: s.sessions},
-		TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: requestIdle, ExpectContinueTimeout: time.Second,
-		ForceAttemptHTTP2: r.scheme == "https", DisableCompression: true, MaxResponseHeaderBytes: answerHeads,
+	r.upgrading = &http.Transport{
+		DialContext: r.dial, TLSClientConfig: s.upstreamTLS(), TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout: requestIdle, ExpectContinueTimeout: time.Second, DisableCompression: true, MaxResponseHeaderBytes: answerHeads,
 	}
+	r.upstream = r.upgrading
+	if r.scheme == "https" {
+		r.upstream = r.upgrading.Clone()
+		r.upstream.DialTLSContext, r.upstream.ForceAttemptHTTP2 = r.dialTLS, true
+	}
+	defer r.upgrading.CloseIdleConnections()
 	defer r.upstream.CloseIdleConnections()
 	var served net.Conn = &gated{Conn: c, r: r, gate: peek.NewGate(c, func(peek.Head) error { return nil })}
 	if http2 {

@@ -151,6 +151,8 @@ func (s *Server) intercept(l *link, use *claims.Use, host string, c *replayed) {
 		// A session that is resumed would carry a name from one connection to the next.
 		SessionTicketsDisabled: true,
 	}
+	c.r = &requests{s: s, link: l, use: use, scheme: "https", port: portHTTPS, host: host}
+	c.r.connectAhead()
 	secure := tls.Server(c, config)
 	if err := secure.HandshakeContext(l.ctx); err != nil {
 		s.became(l, verdictUnread)
@@ -158,7 +160,6 @@ func (s *Server) intercept(l *link, use *claims.Use, host string, c *replayed) {
 	}
 	_ = c.SetDeadline(time.Time{})
 	s.became(l, verdictIntercepted)
-	c.r = &requests{s: s, link: l, use: use, scheme: "https", port: portHTTPS, host: host}
 	s.serveRequests(c.r, secure, secure.ConnectionState().NegotiatedProtocol == "h2")
 }
 
