@@ -70,6 +70,7 @@ func podPolicy() policy {
 			{"variables.claims || variables.marks || variables.is == " + quote(string(v1alpha1.PodStopping)), "claims idle pods, marks claimed ones and stops pods, and nothing else"},
 			{
 				sameKeys(labelsNow, labelsBefore, "k == "+quote(v1alpha1.LabelPhase)+" || variables.claims && k in "+list(v1alpha1.LabelSandboxID, v1alpha1.LabelEnv)+
+					" || variables.claims && k == "+quote(v1alpha1.LabelRules)+" && "+labelsNow+"[?k].orValue('') == "+quote(v1alpha1.RulesNames)+
 					" || variables.marks && k == "+quote(v1alpha1.LabelRules)),
 				"changes no labels of a pod but those of a claim, and that it has rules of its own",
 			},

@@ -59,6 +59,8 @@ func TestGatewayWritesPods(t *testing.T) {
 		"mark a running one":        {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`, ok: true},
 		"mark an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"own"}}}`},
 		"mark as it claims":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/rules":"own"}}}`},
+		"name as it claims":         {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running","sandlane.dev/rules":"names"}}}`, ok: true},
+		"name an idle one":          {pod: poolPod(ns, v1alpha1.PodIdle), patch: `{"metadata":{"labels":{"sandlane.dev/rules":"names"}}}`},
 		"claim a running one":       {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{` + claimMetadata + `}}`},
 		"idle again":                {pod: poolPod(ns, v1alpha1.PodRunning), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"idle"}}}`},
 		"warming to running":        {pod: poolPod(ns, v1alpha1.PodWarming), patch: `{"metadata":{"labels":{"sandlane.dev/phase":"running"}}}`},

@@ -13,11 +13,13 @@
 //   - the base policy, for pool pods without the label v1alpha1.LabelRules: all
 //     addresses but those that are closed, and the cluster's name server; beside it, for
 //     those with egress ByName, one that adds egress processes;
+//   - the policy for pods with v1alpha1.RulesNames, which their claim puts on: egress
+//     processes alone;
 //   - a sandbox's own policy, for the pod with its ID, which then carries the label:
 //     what its rules allow but what is closed, and the name server unless all is
 //     denied.
 //
-// The label is put on after the policy is written, and both stay until the pod is
+// A sandbox's own label is put on after its policy is written, and both stay until the pod is
 // gone or recycled, which takes all labels of a claim off. Between the two writes
 // both policies count, which is what the base policy allows alone: never more, since
 // neither opens what is closed.

@@ -73,6 +73,7 @@ func TestBasePolicyLeavesOwnRulesAlone(t *testing.T) {
 		{"warming", labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelPhase: "warming"}, true},
 		{"running", labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "s"}, true},
 		{"with rules", labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "s", v1alpha1.LabelRules: v1alpha1.RulesOwn}, false},
+		{"with names alone", labels.Set{v1alpha1.LabelPool: "p", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "s", v1alpha1.LabelRules: v1alpha1.RulesNames}, false},
 		{"not of a pool", labels.Set{"app": "x"}, false},
 	} {
 		if got := selector.Matches(c.pod); got != c.want {
@@ -113,6 +114,32 @@ func TestByNamePodsReachEgress(t *testing.T) {
 		return
 	}
 	t.Error("there is no such policy")
+}
+
+// A pod whose sandbox may connect by egress processes alone is for one policy, which opens
+// nothing else.
+func TestNamesAlone(t *testing.T) {
+	pod := labels.Set{
+		v1alpha1.LabelPool: "p", v1alpha1.LabelPhase: "running", v1alpha1.LabelSandboxID: "s",
+		v1alpha1.LabelEgress: string(v1alpha1.EgressByName), v1alpha1.LabelRules: v1alpha1.RulesNames,
+	}
+	var found []string
+	for _, p := range Policies("team", "system", closing(t)) {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Spec.PolicyTypes[0] != networkingv1.PolicyTypeEgress || !selector.Matches(pod) {
+			continue
+		}
+		found = append(found, p.Name)
+		if len(p.Spec.Egress) != 1 || len(p.Spec.Egress[0].Ports) != 4 || len(p.Spec.Egress[0].To) != 1 || p.Spec.Egress[0].To[0].PodSelector.MatchLabels["app"] != "sandlane-egress" {
+			t.Errorf("%s allows %+v", p.Name, p.Spec.Egress)
+		}
+	}
+	if len(found) != 1 {
+		t.Errorf("the policies for its outgoing connections are %q", found)
+	}
 }
 
 func TestDocumentedPolicies(t *testing.T) {

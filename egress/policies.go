@@ -20,7 +20,9 @@ import (
 //   - sandlane-egress: what pool pods connect to whose sandbox has no rules of its
 //     own;
 //   - sandlane-egress-processes: of these, pods with egress ByName connect to egress
-//     processes too, their only name server.
+//     processes too, their only name server;
+//   - sandlane-egress-names: pods whose sandbox may connect by egress processes alone
+//     connect to these.
 //
 // The system namespace is that of gateways and controller, whose pods have the label
 // app=sandlane-gateway and app=sandlane-controller.
@@ -55,6 +57,14 @@ func Policies(namespace, system string, closed Closed) []*networkingv1.NetworkPo
 			PodSelector: metav1.LabelSelector{
 				MatchLabels:      map[string]string{v1alpha1.LabelEgress: string(v1alpha1.EgressByName)},
 				MatchExpressions: []metav1.LabelSelectorRequirement{pool, withoutRules},
+			},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{ToProcesses(system)},
+		}),
+		policy(namespace, "sandlane-egress-names", networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{
+				MatchLabels:      map[string]string{v1alpha1.LabelRules: v1alpha1.RulesNames},
+				MatchExpressions: []metav1.LabelSelectorRequirement{pool},
 			},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{ToProcesses(system)},

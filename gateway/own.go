@@ -25,3 +25,12 @@ func (g *gateway) firstRequestTimeouts(namespace, pool string) (t v1alpha1.Sandb
 	v1alpha1.PauseDefaults(&t, p.Spec)
 	return t
 }
+
+// firstRequestEgress returns which hosts such a sandbox may connect to.
+func (g *gateway) firstRequestEgress(namespace, pool string) *v1alpha1.SandboxEgress {
+	p, _ := g.index.Pool(namespace, pool)
+	if p.Spec == nil || p.Spec.FirstRequest == nil {
+		return nil
+	}
+	return p.Spec.FirstRequest.Egress.Sandbox()
+}

@@ -67,7 +67,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
 		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
 		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
-		Timeouts:     g.firstRequestTimeouts,
+		Timeouts:     g.firstRequestTimeouts, Egress: g.firstRequestEgress,
 		NoStart: func(namespace, pool string) string {
 			info, _ := g.index.Pool(namespace, pool)
 			return info.NoStart

@@ -55,6 +55,7 @@ func TestEnvRefusals(t *testing.T) {
 		{"the same cluster twice", `{templateRef: {name: a}, clusters: [{clusterID: c}, {clusterID: c}]}`, "Duplicate value"},
 		{"member's name is no DNS label", `{templateRef: {name: a}, clusters: [{clusterID: local, members: [{name: a.b}]}]}`, "clusters[0].members[0].name"},
 		{"member's name is too long", `{templateRef: {name: a}, clusters: [{clusterID: local, members: [{name: ` + strings.Repeat("a", 64) + `}]}]}`, "clusters[0].members[0].name"},
+		{"names of first requests without egress by name", `{templateRef: {name: a}, firstRequest: {access: Public, egress: {}}, clusters: [{clusterID: c, members: [{name: m, spec: {egress: ByName}}, {name: m2}]}]}`, "firstRequest.egress needs egress: ByName of each member"},
 		{"negative replicas", member(`spec: {replicas: -1}`), "greater than or equal to 0"},
 		{"word as idle timeout", member(`spec: {idleTimeout: never}`), "idleTimeout"},
 		{"mode", scaled(`{scaleUp: {mode: Wild}}`, `{name: m}`), `"Default", "Conservative", "Aggressive"`},

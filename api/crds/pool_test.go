@@ -12,6 +12,24 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
+// named is a pool whose first requests may connect to a name.
+func named(name string) string {
+	return `{templateRef: {name: a}, egress: ByName, firstRequest: {access: Public, egress: {allowNames: [` + name + `]}}}`
+}
+
+// egress/watch has a test that egress processes take what these are.
+func TestPoolNames(t *testing.T) {
+	ns := kubetest.Namespace(t)
+	for _, name := range []string{"api.example.com", `"*.example.com"`, `"*"`, "localhost", "_a.b_c.example", "xn--80ak6aa92e.com", "1.2.3.a4", strings.Repeat("a", 63) + ".example"} {
+		if _, err := create(t, "SandboxPool", ns, kubetest.Name("p"), named(name)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := create(t, "SandboxPool", ns, kubetest.Name("p"), `{templateRef: {name: a}, egress: ByName, firstRequest: {access: Public, egress: {}}}`); err != nil {
+		t.Errorf("no names: %v", err)
+	}
+}
+
 func TestPoolRefusals(t *testing.T) {
 	ns := kubetest.Namespace(t)
 	const ref = `templateRef: {name: a}`
@@ -28,6 +46,18 @@ func TestPoolRefusals(t *testing.T) {
 		{"first-request reach", `{` + ref + `, firstRequest: {access: APIKey, reach: Anybody}}`, `"Key", "Token", "Public"`},
 		{"anybody makes what not everybody reaches", `{` + ref + `, firstRequest: {access: Public, reach: Key}}`, "reach must be Public too"},
 		{"first-request prefix", `{` + ref + `, firstRequest: {access: APIKey, idPrefix: A_}}`, "firstRequest.idPrefix"},
+		{"names without egress by name", `{` + ref + `, firstRequest: {access: Public, egress: {}}}`, "firstRequest.egress needs egress: ByName"},
+		{"an address among names", named(`10.0.0.1`), "firstRequest.egress.allowNames[0]"},
+		{"a number among names", named(`"167772161"`), "firstRequest.egress.allowNames[0]"},
+		{"a hexadecimal number among names", named(`"0x7f.0x1"`), "firstRequest.egress.allowNames[0]"},
+		{"a block among names", named(`10.0.0.0/8`), "firstRequest.egress.allowNames[0]"},
+		{"a URL among names", named(`"https://api.example.com"`), "firstRequest.egress.allowNames[0]"},
+		{"a port among names", named(`"api.example.com:443"`), "firstRequest.egress.allowNames[0]"},
+		{"a star within a name", named(`"api.*.com"`), "firstRequest.egress.allowNames[0]"},
+		{"capitals in a name", named(`Api.example.com`), "firstRequest.egress.allowNames[0]"},
+		{"an empty label", named(`a..com`), "firstRequest.egress.allowNames[0]"},
+		{"a hyphen at a label's end", named(`a-.com`), "firstRequest.egress.allowNames[0]"},
+		{"a long label", named(strings.Repeat("a", 64) + `.com`), "firstRequest.egress.allowNames[0]"},
 		{"word as idle timeout", `{` + ref + `, idleTimeout: never}`, "idleTimeout"},
 		{"number as idle timeout", `{` + ref + `, idleTimeout: 5}`, "idleTimeout"},
 		{"negative startup timeout", `{` + ref + `, startupTimeout: -5s}`, "startupTimeout"},

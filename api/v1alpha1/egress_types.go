@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "slices"
+
 // SandboxEgress says which hosts a sandbox may connect to by name.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.allowNames) || has(self.denyAll) && self.denyAll",message="allowNames needs denyAll: all names are allowed without it"
@@ -36,6 +38,34 @@ type SandboxEgress struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=131072
 	Sealed []byte `json:"sealed,omitempty"`
+}
+
+// FirstRequestEgress says which hosts a sandbox may connect to that a first request makes: by
+// name, those of AllowNames alone.
+type FirstRequestEgress struct {
+	// AllowNames are names of hosts, wildcards such as *.example.com, or *.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^(\*|(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9_-]{0,61}[a-z0-9_])?)$`
+	AllowNames []string `json:"allowNames,omitempty"`
+}
+
+// Sandbox returns the same as a sandbox has it; nil of nil.
+func (e *FirstRequestEgress) Sandbox() *SandboxEgress {
+	if e == nil {
+		return nil
+	}
+	return &SandboxEgress{DenyAll: true, AllowNames: slices.Clone(e.AllowNames)}
+}
+
+// ClaimRules returns the value of LabelRules that a pod gets as it is claimed; empty is none.
+func ClaimRules(firstRequest bool, e *SandboxEgress) string {
+	if firstRequest && e != nil && e.DenyAll {
+		return RulesNames
+	}
+	return ""
 }
 
 // EgressRule is what requests to a host get.

@@ -33,6 +33,7 @@ type SandboxEnv struct {
 // demand.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || !has(self.clusters) || self.clusters.all(c, !has(c.members) || c.members.all(m, has(self.autoscaling.groups) && self.autoscaling.groups.exists(g, g.name == (has(m.config.scalingGroup) ? m.config.scalingGroup : 'default'))))",message="config.scalingGroup of each member must be one of autoscaling.groups while autoscaling is enabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.firstRequest) || !has(self.firstRequest.egress) || !has(self.clusters) || self.clusters.all(c, !has(c.members) || c.members.all(m, has(m.spec.egress)))",message="firstRequest.egress needs egress: ByName of each member"
 type SandboxEnvSpec struct {
 	// TemplateRef names the SandboxTemplate of all members.
 	TemplateRef TemplateRef `json:"templateRef"`

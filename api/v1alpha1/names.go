@@ -11,8 +11,9 @@ const (
 	// LabelEnv is the env that the claim came through; absent without one. On a pool
 	// it is the env whose member the pool is.
 	LabelEnv = "sandlane.dev/env"
-	// LabelRules is RulesOwn on a pod whose sandbox has a NetworkPolicy of its own,
-	// which the namespace's base policy then leaves alone. Absent on others.
+	// LabelRules is RulesOwn on a pod whose sandbox has a NetworkPolicy of its own, and
+	// RulesNames on one whose sandbox may connect by egress processes alone: the namespace's
+	// base policy leaves both alone. Absent on others.
 	LabelRules = "sandlane.dev/rules"
 	// LabelEgress is the EgressMode of the pool that the pod was made for. Absent on others.
 	LabelEgress = "sandlane.dev/egress"
@@ -26,8 +27,12 @@ const (
 	LabelTemplate = "sandlane.dev/template-id"
 )
 
-// RulesOwn is the value of LabelRules.
-const RulesOwn = "own"
+// The values of LabelRules. RulesNames comes with the claim of a sandbox that a first request
+// makes, since its ID may be used again: a NetworkPolicy of its own would be the next one's too.
+const (
+	RulesOwn   = "own"
+	RulesNames = "names"
+)
 
 // Annotations on pool pods. A pool pod carries AnnotationTemplateHash from its
 // creation on, so that a JSON Patch "add" below /metadata/annotations always

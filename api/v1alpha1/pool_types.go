@@ -33,6 +33,7 @@ type SandboxPool struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.templateRef)",message="set exactly one of template and templateRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.allow)",message="allow is for a SandboxTemplate alone: a pool refers to one by templateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.firstRequest) || !has(self.firstRequest.egress) || has(self.egress)",message="firstRequest.egress needs egress: ByName"
 type SandboxPoolSpec struct {
 	// Replicas is the number of idle pods wanted. Pods for claims that wait are made
 	// besides, so 0 keeps no pods and serves all the same.
@@ -151,6 +152,10 @@ type FirstRequest struct {
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]*$`
 	IDPrefix string `json:"idPrefix,omitempty"`
+	// Egress says which hosts a sandbox that is made so may connect to. It needs egress
+	// ByName. Unset leaves that to the cluster.
+	// +optional
+	Egress *FirstRequestEgress `json:"egress,omitempty"`
 }
 
 // FirstRequestReach says what a request for a sandbox made by name must show.

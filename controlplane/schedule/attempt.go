@@ -118,7 +118,7 @@ func (a *attempt) bind() (err error) {
 	if a.claim, err = a.Opts.claim(a.rec.shape); err != nil {
 		return err
 	}
-	a.claim.SandboxID, a.claim.ClaimID, a.claim.Env = a.SandboxID, a.ClaimID, a.Env
+	a.claim.SandboxID, a.claim.ClaimID, a.claim.Env, a.claim.Rules = a.SandboxID, a.ClaimID, a.Env, a.Rules
 	a.claim.Namespace, a.claim.PodName, a.claim.PodUID = a.s.namespace, a.rec.name, a.rec.uid
 	if a.Bind == nil {
 		return nil

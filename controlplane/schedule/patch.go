@@ -19,7 +19,9 @@ import (
 type Claim struct {
 	SandboxID, ClaimID string
 	// Env is the sandbox's env; empty for none.
-	Env                string
+	Env string
+	// Rules is the value of v1alpha1.LabelRules; empty for none.
+	Rules              string
 	Namespace, PodName string
 	PodUID             types.UID
 	// Phase is PodRunning or PodStarting.
@@ -54,7 +56,7 @@ func ClaimOf(s *v1alpha1.Sandbox, pod *corev1.Pod) (Claim, error) {
 	}
 	phase, err := targetPhase("", len(images) > 0, v1alpha1.HasPostStartHooks(pod))
 	return Claim{
-		SandboxID: s.Name, ClaimID: b.ClaimID, Env: s.Spec.Env,
+		SandboxID: s.Name, ClaimID: b.ClaimID, Env: s.Spec.Env, Rules: v1alpha1.ClaimRules(s.Spec.FirstRequest, s.Spec.Egress),
 		Namespace: s.Spec.Namespace, PodName: b.PodName, PodUID: types.UID(b.PodUID),
 		Phase: phase, Images: images,
 	}, err
@@ -106,6 +108,9 @@ func (c Claim) Patch() client.Patch {
 		Set(writes.Annotation(v1alpha1.AnnotationClaimedAt), stamp)
 	if c.Env != "" {
 		p = p.Set(writes.Label(v1alpha1.LabelEnv), c.Env)
+	}
+	if c.Rules != "" {
+		p = p.Set(writes.Label(v1alpha1.LabelRules), c.Rules)
 	}
 	if c.Phase == v1alpha1.PodRunning {
 		p = p.Set(writes.Annotation(v1alpha1.AnnotationStartedAt), stamp)

@@ -31,6 +31,8 @@ type ClaimRequest struct {
 	SandboxID string
 	// Env is the sandbox's env, a label of its pod; empty for none.
 	Env string
+	// Rules is the value of v1alpha1.LabelRules that its pod gets; empty for none.
+	Rules string
 	// ClaimID names the claim of the first pod that is tried; each further pod
 	// gets a new one. Empty means a new one.
 	ClaimID string

@@ -251,7 +251,7 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 		Ctx: queued, Deadline: until, ResultCh: results,
 		Tenant: act.Team, SandboxID: act.ID, Env: act.Env, Bind: b.bind, Lost: b.lost, Unbind: b.unbind,
 	}
-	b.pool = pool
+	b.pool, request.Rules = pool, b.rules(pool)
 	if s := b.sandbox; s != nil {
 		request.Opts.ContainerImages = s.Spec.Images
 		if s.Spec.Binding != nil {

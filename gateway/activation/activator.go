@@ -70,6 +70,9 @@ type Options struct {
 	// Timeouts returns the timeouts of a sandbox that a first request makes from the pool. If
 	// it is nil, such a sandbox gets none.
 	Timeouts func(namespace, pool string) v1alpha1.SandboxTimeouts
+	// Egress returns which hosts such a sandbox may connect to; nil leaves that to the cluster.
+	// If it is nil, so is what it returns.
+	Egress func(namespace, pool string) *v1alpha1.SandboxEgress
 	// NoStart returns the reason for which none of a pool's pods can start, such as that their
 	// image does not exist; empty if one may. If it is nil, one always may.
 	NoStart func(namespace, pool string) string
@@ -99,6 +102,9 @@ func New(o Options) *Activator {
 	}
 	if o.Timeouts == nil {
 		o.Timeouts = func(string, string) v1alpha1.SandboxTimeouts { return v1alpha1.SandboxTimeouts{} }
+	}
+	if o.Egress == nil {
+		o.Egress = func(string, string) *v1alpha1.SandboxEgress { return nil }
 	}
 	if o.NoStart == nil {
 		o.NoStart = func(string, string) string { return "" }

@@ -27,8 +27,10 @@ type binder struct {
 	sandbox  *v1alpha1.Sandbox // as last read; nil if there is none
 	replaces string            // claim ID of the binding that may be replaced
 	pool     string            // the pool whose pods are tried
-	tried    atomic.Bool       // a binding was written, or may have been: other processes may complete its claim
-	token    routecache.Token  // taken just before the write that was applied; the write counts as the read that the token is for, since it tests end and binding
+	// egress is what a sandbox gets that is made on a pod of it, as the pod's label says.
+	egress *v1alpha1.SandboxEgress
+	tried  atomic.Bool      // a binding was written, or may have been: other processes may complete its claim
+	token  routecache.Token // taken just before the write that was applied; the write counts as the read that the token is for, since it tests end and binding
 	// queued is when the claim began to wait for a pod, and bound when the binding was
 	// written.
 	queued, bound time.Time
@@ -146,7 +148,7 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 			s.Spec.Egress = m.Egress
 			s.Annotations = m.annotations()
 		} else {
-			s.Spec.Timeouts = b.a.o.Timeouts(b.Namespace, b.pool)
+			s.Spec.Timeouts, s.Spec.Egress = b.a.o.Timeouts(b.Namespace, b.pool), b.egress
 		}
 		return s, b.a.o.Client.Create(ctx, s)
 	}
@@ -171,6 +173,18 @@ func (b *binder) write(ctx context.Context, want *v1alpha1.Binding) (*v1alpha1.S
 		p = b.setIdle(p.Set("/spec/pool", b.pool))
 	}
 	return s, b.a.o.Client.Patch(ctx, s, p.Set("/spec/binding", want).Build())
+}
+
+// rules returns the value of LabelRules for a pod of the pool, and notes b.egress.
+func (b *binder) rules(pool string) string {
+	if s := b.sandbox; s != nil {
+		return v1alpha1.ClaimRules(s.Spec.FirstRequest, s.Spec.Egress)
+	}
+	if b.Make != nil {
+		return v1alpha1.ClaimRules(false, b.Make.Egress)
+	}
+	b.egress = b.a.o.Egress(b.Namespace, pool)
+	return v1alpha1.ClaimRules(true, b.egress)
 }
 
 // setIdle adds to the patch the timeouts.idle that a sandbox of this request gets on a pod

@@ -109,6 +109,9 @@ type Sandbox struct {
 	Keyed bool
 	// Internet: its create asked for all outgoing connections by name, as some SDKs do.
 	Internet bool
+	// PoolNames are the names that its pool allows a sandbox of a first request, which is denied
+	// all else; nil: the pool says nothing.
+	PoolNames *[]string
 	// CPUCount, MemoryMB and DiskMB are the pod's limits, or the node's size
 	// where it has none.
 	CPUCount, MemoryMB, DiskMB int

@@ -46,6 +46,7 @@ var egressFeatures = []feature{
 	{"placeholder", "a rule names a secret, whose value of the time each request gets; an unknown one fails at use"},
 	{"late_rules", "a sandbox without rules trusts egress once an update gives it some"},
 	{"paused_rules", "so does one that gets them while it is paused, with its memory or without"},
+	{"first_request", "a sandbox of a first request reaches its pool's names alone"},
 }
 
 // ofJavaScript are those that the program of the JavaScript SDK tries.
@@ -97,6 +98,15 @@ func TestEgressByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startEgress(t, in, trusted)
+	pool := &v1alpha1.SandboxPool{}
+	if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "base"}, pool); err != nil {
+		t.Fatal(err)
+	}
+	was := pool.DeepCopy()
+	pool.Spec.FirstRequest.Egress = &v1alpha1.FirstRequestEgress{AllowNames: []string{"plain.example"}}
+	if err := s.Client.Patch(t.Context(), pool, client.MergeFrom(was)); err != nil {
+		t.Fatal(err)
+	}
 	keys := &corev1.ConfigMap{}
 	if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: "sandlane-system", Name: "egress-keys"}, keys); err != nil {
 		t.Fatal(err)

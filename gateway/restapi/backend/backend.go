@@ -139,7 +139,7 @@ func (x *Backend) describe(s *v1alpha1.Sandbox) restapi.Sandbox {
 		ID: s.Name, UID: s.UID, Namespace: s.Spec.Namespace, Team: s.Spec.Team, SandboxEnv: s.Spec.Env, Pool: s.Spec.Pool, Snapshot: s.Annotations[v1alpha1.AnnotationSnapshot],
 		StartedAt: v1alpha1.SandboxCreatedAt(s), Metadata: s.Spec.Metadata,
 		Private: s.Spec.Network.Private, Secure: !s.Spec.Network.Unsecured, Internet: s.Annotations[v1alpha1.AnnotationInternet] == "true",
-		Rules: rulesShown(s),
+		Rules: rulesShown(s), PoolNames: poolNames(s),
 	}
 	if !v1alpha1.GeneratedID(s.Name) && !d.Private {
 		reach := x.index.ReachOfEnv(s.Spec.Namespace, s.Spec.Env, s.Spec.Pool)

@@ -124,6 +124,15 @@ func (x *Backend) trust(ctx context.Context, token routecache.Token, s *v1alpha1
 	}
 }
 
+// poolNames are the names that a sandbox's pool allows it; nil if the pool says nothing.
+func poolNames(s *v1alpha1.Sandbox) *[]string {
+	if v1alpha1.ClaimRules(s.Spec.FirstRequest, s.Spec.Egress) == "" {
+		return nil
+	}
+	names := slices.Clone(s.Spec.Egress.AllowNames)
+	return &names
+}
+
 // rulesShown are a sandbox's rules as the API shows them.
 func rulesShown(s *v1alpha1.Sandbox) map[string]map[string]string {
 	if s.Spec.Egress == nil {

@@ -62,6 +62,8 @@ func (x *Backend) SetEgress(ctx context.Context, namespace, id string, e restapi
 	pool, there := x.index.Pool(namespace, s.Spec.Pool)
 	switch {
 	case err != nil:
+	case poolNames(s) != nil:
+		err = restapi.Invalidf("the sandbox was made by a first request, and what such sandboxes connect to is its pool's to say (firstRequest.egress)")
 	case s.Spec.Egress != nil, there && byName(pool): // its pod is one with egress ByName, or its next one is
 		err = x.setSpec(ctx, s, e)
 	case e.ByName():
@@ -82,6 +84,9 @@ func (x *Backend) AskedEgress(ctx context.Context, sandbox restapi.Sandbox) (res
 	asked := restapi.AskedEgress{}
 	if sandbox.Internet {
 		asked.Internet = new(true)
+	}
+	if sandbox.PoolNames != nil {
+		asked.AllowOut, asked.DenyOut = sandbox.PoolNames, &[]string{"0.0.0.0/0"}
 	}
 	if !v1alpha1.GeneratedID(sandbox.ID) {
 		return asked, nil

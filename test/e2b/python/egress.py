@@ -8,9 +8,10 @@ import json
 import os
 import sys
 import time
+import urllib.request
 
 from e2b import Sandbox, Secret
-from e2b.exceptions import SecretException, SecretNotFoundException
+from e2b.exceptions import SandboxException, SecretException, SecretNotFoundException
 
 KEY = "hunter2-never-in-the-sandbox"
 CA = "/tmp/trusted.pem"
@@ -292,6 +293,30 @@ def paused_rules(_):
             sbx.kill()
 
 
+def first_request(_):
+    """A sandbox that a first request makes reaches the names of its pool alone, and no update opens more."""
+    name = f"first-{os.getpid()}"
+    urllib.request.urlopen(urllib.request.Request(os.environ["E2B_SANDBOX_URL"] + "/health", headers={
+        "X-Sandbox-Id": name, "X-Sandbox-Pool": "default/base", "X-Sandbox-Port": "49983"}), timeout=30).close()
+    sbx = Sandbox.connect(name)
+    try:
+        with open(sys.argv[1]) as authorities:
+            sbx.files.write(CA, authorities.read())
+        assert curl(sbx, "https://plain.example/who") == ("plain.example", 0), curl(sbx, "https://plain.example/who")
+        body, code = curl(sbx, "https://api.example/who")
+        assert code == 6, (body, code)  # could not resolve
+        body, code = curl(sbx, "--connect-to api.example:443:plain.example:443 https://api.example/who")
+        assert code == 35 and "access denied" in body, (body, code)
+        assert "plain.example" in str(sbx.get_info().network), sbx.get_info().network
+        try:
+            sbx.update_network({})
+            raise AssertionError("updated")
+        except SandboxException as err:
+            assert "firstRequest.egress" in str(err), err
+    finally:
+        sbx.kill()
+
+
 def main():
     sbx = Sandbox.create(
         timeout=300,
@@ -303,7 +328,7 @@ def main():
     )
     with open(sys.argv[1]) as authorities:
         sbx.files.write(CA, authorities.read())
-    for case in (allowed, trusted, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated, secrets, placeholder, late_rules, paused_rules):
+    for case in (allowed, trusted, replaced, passed_on, plain_http, other_names, forged, addresses, closed, other_ways, text_records, neighbour, shown, never_inside, updated, secrets, placeholder, late_rules, paused_rules, first_request):
         began, error = time.monotonic(), ""
         try:
             case(sbx)
