@@ -17,7 +17,7 @@ fail() {
 	exit 1
 }
 
-modules=(kube containerd ../helm)
+modules=(kube containerd coredns ../helm)
 key=$(for m in "${modules[@]}"; do cat "$m/go.mod" "$m/go.sum"; done | cat - <(go env GOVERSION GOARCH) | sha256sum | cut -c1-12)
 # With the flags of local/binaries, which builds the API server, most is compiled already.
 flags=$(<../kube/goflags)
@@ -55,6 +55,7 @@ done
 for program in kubelet kube-scheduler kube-proxy; do
 	build kube '' "k8s.io/kubernetes/cmd/$program" "$program" "$stamp"
 done
+build coredns '' . coredns
 build ../helm '' helm.sh/helm/v4/cmd/helm helm
 
 # unpack gets Debian packages and puts their files below the cache's folder.

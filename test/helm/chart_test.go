@@ -16,7 +16,7 @@ import (
 // ends with the first step that fails.
 func TestChart(t *testing.T) {
 	python := pythonSDK(t)
-	c := boot(t)
+	c := boot(t, "")
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -32,23 +33,27 @@ const (
 
 // byNamePool is a pool whose sandboxes reach hosts by name.
 const byNamePool = `{"apiVersion":"sandlane.dev/v1alpha1","kind":"SandboxPool","metadata":{"name":"by-name","namespace":"default"},"spec":{"replicas":1,"egress":"ByName",
+"firstRequest":{"access":"Public","egress":{"allowNames":["plain.example"]}},
 "template":{"template":{"spec":{"terminationGracePeriodSeconds":1,"automountServiceAccountToken":false,"enableServiceLinks":false,
 "containers":[{"name":"main","image":"sandlane-test-base:test","imagePullPolicy":"IfNotPresent",
 "ports":[{"name":"envd","containerPort":49983}],"readinessProbe":{"httpGet":{"path":"/health","port":49983},"periodSeconds":1}}]}}}}}`
 
-// byName are the chart's values for egress processes that find the hosts of internet.
-var byName = []string{
-	"egress.enabled=true,egress.serviceAddress=" + egressAddress,
-	"egress.extraArgs={--resolver=" + internetAddress + ":53,--upstream-ca=/etc/internet/ca.crt}",
-	"egress.extraVolumes[0].name=internet,egress.extraVolumes[0].configMap.name=internet",
-	"egress.extraVolumeMounts[0].name=internet,egress.extraVolumeMounts[0].mountPath=/etc/internet",
+// byName are the chart's values for egress processes with these flags.
+func byName(flags ...string) []string {
+	return []string{
+		"egress.enabled=true,egress.serviceAddress=" + egressAddress,
+		"egress.extraArgs={" + strings.Join(flags, ",") + "}",
+		"egress.extraVolumes[0].name=internet,egress.extraVolumes[0].configMap.name=internet",
+		"egress.extraVolumeMounts[0].name=internet,egress.extraVolumeMounts[0].mountPath=/etc/internet",
+	}
 }
 
 // TestEgress is egress by name on a real node: the chart's Deployment behind its Service, with
-// policies enforced, and one of its pods killed under load. `hack/helm-test.sh egress` runs it.
+// policies enforced and CoreDNS as the cluster's name server, and one of its pods killed under
+// load. `hack/helm-test.sh egress` runs it.
 func TestEgress(t *testing.T) {
 	python := pythonSDK(t)
-	c := boot(t)
+	c := boot(t, nameServer)
 	for i, step := range []step{
 		{"install", c.install},
 		{"team", c.team},
@@ -68,21 +73,29 @@ func TestEgress(t *testing.T) {
 // also while one of the two processes is killed.
 func (c *cluster) egress(t *testing.T, python string) {
 	c.internet(t)
-	c.roll(t, strings.Join(byName, ",")+",networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.89.0.1/32}")
+	c.names(t)
+	c.roll(t, strings.Join(append(byName("--upstream-ca=/etc/internet/ca.crt"), "networkPolicies.enabled=true,networkPolicies.apiServerRanges={10.89.0.1/32}"), ","))
 	c.ready(t, "sandlane-egress")
 	c.apply(t, byNamePool)
 	pod, _ := c.idlePod(t, "by-name")
 	if server := c.kubectl(t, "get", "pod", pod, "-o", "jsonpath={.spec.dnsPolicy} {.spec.dnsConfig.nameservers[*]}"); server != "None "+egressAddress {
 		t.Errorf("a pod's name server is %q", server)
 	}
+	plain := c.kubectl(t, "get", "pods", "-l", "sandlane.dev/phase=idle,sandlane.dev/pool=base", "-o", "jsonpath={.items[0].metadata.name}")
+	if server := c.kubectl(t, "exec", plain, "--", "/bin/cat", "/etc/resolv.conf"); !strings.Contains(server, "nameserver "+nameServer) {
+		t.Errorf("a pod of a pool without egress by name has the name server\n%s", server)
+	}
 	stand := c.startClient(t, "enforce")
 	stand.open(t)
 	c.tryWays(t, []way{
+		{inPod("default", plain), nameServer, "53", false},
 		{inPod("default", pod), internetAddress, "443", false}, // it is no sandbox yet, that denies everything
 		{inPod("default", pod), "10.96.0.1", "443", true},
 		{inPod("default", pod), egressAddress, "443", false},
 		{inPod("default", pod), c.addresses(t, "sandlane-egress")[0], "9443", true},
 	}, true)
+	c.firstNames(t)
+	c.idlePod(t, "by-name")
 	c.killEgress(t, python)
 	if err := stand.Close(); err != nil {
 		t.Fatal(err)
@@ -93,7 +106,34 @@ func (c *cluster) egress(t *testing.T, python string) {
 	if !strings.Contains(logs, `"host":"api.example"`) || strings.Contains(logs, credential) {
 		t.Errorf("egress has no record of a request, or shows the credential:\n%s", logs)
 	}
+	// CoreDNS knows that name, whose address is the cluster's.
+	if !regexp.MustCompile(`"host":"kubernetes.default.svc.cluster.local".*"verdict":"closed"`).MatchString(logs) {
+		t.Errorf("egress has no record of a name that leads into the cluster:\n%s", logs)
+	}
 	c.kubectl(t, "delete", "sandboxpool", "by-name", "--timeout=60s")
+}
+
+// firstNames: a sandbox that a first request makes connects to the name that its pool says, by
+// egress, and to nothing else.
+func (c *cluster) firstNames(t *testing.T) {
+	t.Helper()
+	const id = "named"
+	c.eventually(t, func(out string) bool { return strings.HasPrefix(out, "2") }, "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "30",
+		"-H", "X-Sandbox-Id: "+id, "-H", "X-Sandbox-Pool: default/by-name", "-H", "X-Sandbox-Port: 49983", c.gateway(t)+"/health")
+	pod, of := c.podOf(t, id)
+	for url, want := range map[string]string{"https://plain.example/": "plain.example :0", "https://api.example/": ":6"} { // 6: not resolved
+		out := c.kubectl(t, "exec", pod, "--", "/bin/bash", "-c", `curl -sk --max-time 20 "$0"; echo ":$?"`, url)
+		if out != want {
+			t.Errorf("%s is %q, want %q", url, out, want)
+		}
+	}
+	c.tryWays(t, []way{
+		{inPod("default", pod), egressAddress, "443", false},
+		{inPod("default", pod), internetAddress, "443", true},
+		{inPod("default", pod), nameServer, "53", true},
+	}, true)
+	c.run(t, c.sandlane, "end", "--kubeconfig", c.Kubeconfig(), id)
+	c.ended(t, id, of, "Released", "Completed", "Deleted")
 }
 
 // killEgress kills one of the egress processes while a sandbox sends requests, each on a new
@@ -106,7 +146,7 @@ func (c *cluster) killEgress(t *testing.T, python string) {
 	go func() {
 		defer close(said)
 		defer func() { _ = os.WriteFile(loaded, nil, 0o600) }() // also if it fails
-		said <- c.python(t, python, "egress.py", credential, internetAddress, loaded, over)
+		said <- c.python(t, python, "egress.py", credential, internetAddress, nameServer, loaded, over)
 	}()
 	defer func() { _ = os.WriteFile(over, nil, 0o600) }()
 	c.eventually(t, func(string) bool { return true }, "ls", loaded)

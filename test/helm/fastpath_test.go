@@ -12,7 +12,7 @@ import (
 // that gateway and Envoy share, upgrades between both modes, and killed processes.
 // `hack/helm-test.sh fastpath` runs it.
 func TestFastPath(t *testing.T) {
-	c := boot(t)
+	c := boot(t, "")
 	for i, step := range []struct {
 		name string
 		run  func(*testing.T)

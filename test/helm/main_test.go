@@ -37,8 +37,9 @@ type cluster struct {
 	asked, lost int
 }
 
-// boot starts a node with the images of hack/helm-test.sh; it ends with the test.
-func boot(t *testing.T) *cluster {
+// boot starts a node with the images of hack/helm-test.sh; it ends with the test. Pods ask the
+// name server, if one is given.
+func boot(t *testing.T, nameServer string) *cluster {
 	t.Helper()
 	bin, assets, images, sandlane := os.Getenv("NODE_BIN"), os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("SANDLANE_IMAGES"), os.Getenv("SANDLANE_BIN")
 	if bin == "" || assets == "" || images == "" || sandlane == "" {
@@ -53,7 +54,7 @@ func boot(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	n, err := node.Start(t.Context(), node.Options{
-		Bin: bin, Assets: assets, PauseImage: "sandlane-test-pause:test", Images: tarballs,
+		Bin: bin, Assets: assets, PauseImage: "sandlane-test-pause:test", Images: tarballs, NameServer: nameServer,
 		Progress: func(line string) { fmt.Println("   ", line) },
 	})
 	if err != nil {

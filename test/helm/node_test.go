@@ -49,7 +49,7 @@ func (c *cluster) steps(python string) []step {
 // the others leave things as they were.
 func TestNode(t *testing.T) {
 	python := pythonSDK(t)
-	c := boot(t)
+	c := boot(t, "")
 	for i, step := range c.steps(python) {
 		began := time.Now()
 		if !t.Run(step.name, step.run) && i < 2 {

@@ -35,7 +35,7 @@ type upgrade struct {
 // other, both ways, and with sandboxes of both. In each of these states all that upgrade.py
 // does works; in between requests flow, and none is lost. `hack/helm-test.sh upgrade` runs it.
 func TestUpgrade(t *testing.T) {
-	u := &upgrade{python: pythonSDK(t), cluster: boot(t)}
+	u := &upgrade{python: pythonSDK(t), cluster: boot(t, "")}
 	u.startRegistry(t)
 	u.steps(t, []step{
 		{"releases pushed", u.push},
@@ -110,7 +110,7 @@ func (u *upgrade) install(t *testing.T) {
 }
 
 func (u *upgrade) addEgress(t *testing.T) {
-	u.roll(t, strings.Join(byName, ","))
+	u.roll(t, strings.Join(byName("--resolver="+internetAddress+":53", "--upstream-ca=/etc/internet/ca.crt"), ","))
 	u.ready(t, "sandlane-egress")
 	u.apply(t, releasedPool)
 	u.idlePod(t, "released")

@@ -4,8 +4,8 @@
 // test; test/helm does so for the Helm chart. It needs root, and the programs that
 // hack/node/build.sh puts into a folder.
 //
-// The node is not a cluster for users: etcd syncs nothing, there is no cluster DNS, no second
-// node, and nothing enforces NetworkPolicies.
+// The node is not a cluster for users: etcd syncs nothing, there is no cluster DNS but what
+// a test installs, no second node, and nothing enforces NetworkPolicies.
 //
 // # Processes
 //

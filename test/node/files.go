@@ -52,8 +52,7 @@ current-context: node
 `, apiServer, n.pki("ca.crt"), n.pki(client+".crt"), n.pki(client+".key"))
 }
 
-// kubeletConfig is the kubelet's configuration. Without clusterDNS pods use this machine's
-// resolv.conf. A full disk evicts no pod and removes no image. A pulled image may have been
+// kubeletConfig is the kubelet's configuration. A full disk evicts no pod and removes no image. A pulled image may have been
 // imported under another name, which stays valid. If the memory of a container is used up,
 // one of its processes ends and not all, and the delays before restarts are short, as
 // docs/operations.md asks of nodes.
@@ -76,7 +75,15 @@ crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi}
 nodeStatusUpdateFrequency: 2s
-`, n.Name, n.pki("ca.crt"), n.file("pods"), n.file("volumeplugins"))
+`, n.Name, n.pki("ca.crt"), n.file("pods"), n.file("volumeplugins")) + n.clusterDNS()
+}
+
+// clusterDNS is the kubelet's configuration of pods' name server.
+func (n *Node) clusterDNS() string {
+	if n.o.NameServer == "" {
+		return ""
+	}
+	return fmt.Sprintf("clusterDNS: [%s]\nclusterDomain: cluster.local\n", n.o.NameServer)
 }
 
 // containerdConfig is containerd's configuration. It does not lower oom scores, since a root

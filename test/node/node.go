@@ -43,6 +43,9 @@ type Options struct {
 	PauseImage string
 	// Images are tarballs to import.
 	Images []string
+	// NameServer is the address of the name server that pods ask, which the caller installs;
+	// empty: pods use this machine's resolv.conf.
+	NameServer string
 	// Progress is called with a line about each step of Start and how long it took. It may
 	// be nil.
 	Progress func(line string)

@@ -1,6 +1,6 @@
 """A sandbox reaches one host by name, with a credential that it never had, and no other.
-Arguments: the credential, an address that is closed, and two files: the first is made once
-requests run, which end once there is the second.
+Arguments: the credential, an address that is closed, the cluster's name server, and two files:
+the first is made once requests run, which end once there is the second.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 
 from e2b import ALL_TRAFFIC, Sandbox, Secret
 
-credential, closed, loaded, over = sys.argv[1:]
+credential, closed, server, loaded, over = sys.argv[1:]
 name = "node-test"
 Secret.create(name, credential)
 sandbox = Sandbox.create(
@@ -18,7 +18,7 @@ sandbox = Sandbox.create(
     timeout=300,
     network={
         "deny_out": [ALL_TRAFFIC],
-        "allow_out": ["api.example", "plain.example"],
+        "allow_out": ["api.example", "plain.example", "kubernetes.default.svc.cluster.local"],
         "rules": {"api.example": [{"transform": {"headers": {"Authorization": f"Bearer {Secret.fill(name)}"}}}]},
     },
 )
@@ -40,6 +40,8 @@ try:
         ("https://other.example/", "resolve"),
         ("--connect-to other.example:443:api.example:443 https://other.example/", "denied"),
         (f"--max-time 3 https://{closed}/", "timed out"),
+        (f"--max-time 3 http://{server}:53/", "timed out"),
+        ("https://kubernetes.default.svc.cluster.local/", "ssl"),
     ):
         out = run(curl + " -k " + url)
         assert not out.endswith(":0") and why in out.lower(), (url, out)
