@@ -3,7 +3,7 @@
 #
 #   sandlane-linux-ARCH          for amd64 and arm64, with the publisher's public key compiled in
 #   sandlane-bundle-…            what `sandlane up` needs, for this machine's platform
-#   sandlane-VERSION.tgz …       the charts
+#   sandlane-1.2.3.tgz …         the charts, whose version has no v
 #   oci                          images for both architectures and the charts, in OCI's layout
 #   install.sh, notes.md, sandlane-VERSION.spdx.json
 #   SHA256SUMS[.minisig]         of all of these, signed

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -49,7 +50,8 @@ func addCharts(o options, stdout io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("load the chart of %s: %w", source, err)
 		}
-		c.Metadata.Version, c.Metadata.AppVersion = o.version, o.version
+		// Helm's own check refuses a v in a chart's version.
+		c.Metadata.Version, c.Metadata.AppVersion = strings.TrimPrefix(o.version, "v"), o.version
 		setTimes(c, o.created)
 		path, err := chartutil.Save(c, o.dir)
 		if err != nil {

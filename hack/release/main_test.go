@@ -137,7 +137,7 @@ func TestPush(t *testing.T) {
 	if err := run(t.Context(), []string{"-dir", dir, "-push", address + "/a/b"}, &printed); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"/a/b/sandlane-base:v1.2.3@", "/a/b/charts/sandlane:v1.2.3@", "/a/b/charts/sandlane-tenant:v1.2.3@"} {
+	for _, want := range []string{"/a/b/sandlane-base:v1.2.3@", "/a/b/charts/sandlane:1.2.3@", "/a/b/charts/sandlane-tenant:1.2.3@"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("%q is not said to be pushed:\n%s", want, &printed)
 		}
@@ -147,11 +147,11 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"sandlane", "sandlane-tenant"} {
-		got, err := client.Pull(address+"/a/b/charts/"+name+":v1.2.3", helm.PullOptWithChart(true))
+		got, err := client.Pull(address+"/a/b/charts/"+name+":1.2.3", helm.PullOptWithChart(true))
 		if err != nil {
 			t.Fatalf("Helm pulls %s: %v", name, err)
 		}
-		file, err := os.ReadFile(filepath.Join(dir, name+"-v1.2.3.tgz"))
+		file, err := os.ReadFile(filepath.Join(dir, name+"-1.2.3.tgz"))
 		if err != nil || !bytes.Equal(got.Chart.Data, file) {
 			t.Errorf("%s of the registry is not that of the folder (%v)", name, err)
 		}
@@ -159,7 +159,7 @@ func TestPush(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := c.Metadata; m.Name != name || m.Version != "v1.2.3" || m.AppVersion != "v1.2.3" {
+		if m := c.Metadata; m.Name != name || m.Version != "1.2.3" || m.AppVersion != "v1.2.3" {
 			t.Errorf("%s has versions %q and %q", m.Name, m.Version, m.AppVersion)
 		}
 	}
