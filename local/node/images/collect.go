@@ -154,9 +154,7 @@ func remove(dir string) (gone bool, err error) {
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return false, nil
-	case errors.Is(err, os.ErrNotExist): // another process has removed it
-		err = nil
-	case err != nil:
+	case err != nil && !errors.Is(err, os.ErrNotExist): // else another process has removed it
 		return false, errors.Join(err, os.RemoveAll(old))
 	}
 	return true, os.RemoveAll(old)
