@@ -83,7 +83,7 @@ test-more: $(GOTESTSUM) ## run what CI runs besides: small storms, images, the p
 .PHONY: test-all
 test-all: $(GOTESTSUM) ## both, and all that takes longer: storms, chaos in both modes, fuzzing, mutants; needs root, takes four hours
 	@hack/test.sh unit e2e e2b more storm chaos fastpath fuzz mutants bench-once
-	@hack/helm-test.sh chart node fastpath egress upgrade
+	@hack/helm-test.sh chart node fastpath egress templates upgrade
 
 .PHONY: unit
 unit: $(GOTESTSUM) ## run the tests that need no root
@@ -118,8 +118,8 @@ helm-test: ## test the Helm chart on a real node in namespaces of this machine; 
 	@hack/helm-test.sh chart
 
 .PHONY: node-test
-node-test: ## break pods and kill processes of the chart on that node, under load, also with hits answered inside Envoy, and egress by name; upgrade from a release and back; needs root
-	@hack/helm-test.sh node fastpath egress upgrade
+node-test: ## break pods and kill processes of the chart on that node, under load, also with hits answered inside Envoy, egress by name, and templates by the SDK; upgrade from a release and back; needs root
+	@hack/helm-test.sh node fastpath egress templates upgrade
 
 .PHONY: mutants
 mutants: $(GOTESTSUM) ## break one rule after the other and see its test fail; takes half an hour, writes test/mutants/results.md

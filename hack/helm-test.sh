@@ -4,8 +4,9 @@
 # finds the node's programs, Envoy and the images, and prints how long each part
 # took. Its arguments are the parts: "chart" installs, upgrades and uninstalls,
 # "node" breaks pods and processes, rolls, rotates and times, "fastpath" has Envoy answer
-# hits by itself, "egress" lets sandboxes reach hosts by name, "upgrade" goes from the
-# previous release to that of the last commit and back. It needs root. Nothing is left but what is in the user's cache and in bin/.
+# hits by itself, "egress" lets sandboxes reach hosts by name, "templates" builds templates
+# of images by E2B's SDK, "upgrade" goes from the previous release to that of the last commit
+# and back. It needs root. Nothing is left but what is in the user's cache and in bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -82,6 +83,7 @@ for part in "${@:-chart}"; do
 	node) step "broken pods, killed processes" go test -count=1 -timeout 30m -v -run '^TestNode$' ./test/helm ;;
 	fastpath) step "hits answered inside Envoy" go test -count=1 -timeout 10m -v -run '^TestFastPath$' ./test/helm ;;
 	egress) step "egress by name" go test -count=1 -timeout 10m -v -run '^TestEgress$' ./test/helm ;;
+	templates) step "templates by the SDK" go test -count=1 -timeout 15m -v -run '^TestTemplates$' ./test/helm ;;
 	upgrade)
 		SANDLANE_PREVIOUS=${XDG_CACHE_HOME:-$HOME/.cache}/sandlane/releases/v0.0.0-g$previous
 		SANDLANE_RELEASE=$PWD/bin/release/v0.0.1-g$(git rev-parse --short=8 HEAD)
@@ -93,7 +95,7 @@ for part in "${@:-chart}"; do
 		step "upgrade and rollback" go test -count=1 -timeout 20m -v -run '^TestUpgrade$' ./test/helm
 		;;
 	*)
-		echo "helm-test: there is no part $part: chart, node, fastpath, egress, upgrade" >&2
+		echo "helm-test: there is no part $part: chart, node, fastpath, egress, templates, upgrade" >&2
 		exit 2
 		;;
 	esac

@@ -15,17 +15,24 @@ const registryAddress = "127.0.0.1:5000"
 // startRegistry serves images of hack/helm-test.sh on the node until the step ends.
 func (c *cluster) startRegistry(t *testing.T, images ...string) {
 	t.Helper()
-	program, dir := os.Getenv("SANDLANE_REGISTRY"), os.Getenv("SANDLANE_IMAGES")
-	if program == "" {
-		t.Fatal("SANDLANE_REGISTRY is not set: run `make node-test`")
-	}
 	args := []string{"-address", registryAddress}
 	for _, image := range images {
+		dir := os.Getenv("SANDLANE_IMAGES")
 		tarballs, err := filepath.Glob(filepath.Join(dir, image+"-*.tar"))
 		if err != nil || len(tarballs) != 1 {
 			t.Fatalf("the image %s in %s: %v, %v", image, dir, tarballs, err)
 		}
 		args = append(args, tarballs[0])
+	}
+	c.serveRegistry(t, args...)
+}
+
+// serveRegistry runs hack/image/registry with these arguments on the node until the step ends.
+func (c *cluster) serveRegistry(t *testing.T, args ...string) {
+	t.Helper()
+	program := os.Getenv("SANDLANE_REGISTRY")
+	if program == "" {
+		t.Fatal("SANDLANE_REGISTRY is not set: run `make node-test`")
 	}
 	cmd := c.Command(t.Context(), program, args...)
 	cmd.Stderr = os.Stderr

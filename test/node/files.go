@@ -17,7 +17,7 @@ type boot struct {
 
 // writeFiles writes all files that the programs read.
 func (n *Node) writeFiles() error {
-	for _, dir := range []string{"pki", "log", "proc", "cni/net.d", "cni/ipam", "kubelet", "pods", "volumeplugins", "etcd"} {
+	for _, dir := range []string{"registries/" + Registry, "pki", "log", "proc", "cni/net.d", "cni/ipam", "kubelet", "pods", "volumeplugins", "etcd"} {
 		if err := os.MkdirAll(n.file(dir), 0o755); err != nil {
 			return err
 		}
@@ -30,10 +30,11 @@ func (n *Node) writeFiles() error {
 		return err
 	}
 	for name, content := range map[string]string{
-		bootFile:                     string(text),
-		"kubelet.yaml":               n.kubeletConfig(),
-		"containerd.toml":            n.containerdConfig(),
-		"cni/net.d/10-node.conflist": n.networkConfig(),
+		bootFile:                                 string(text),
+		"kubelet.yaml":                           n.kubeletConfig(),
+		"containerd.toml":                        n.containerdConfig(),
+		"cni/net.d/10-node.conflist":             n.networkConfig(),
+		"registries/" + Registry + "/hosts.toml": fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", "http://"+Registry, "http://"+Registry),
 	} {
 		if err := os.WriteFile(n.file(name), []byte(content), 0o600); err != nil {
 			return err
@@ -98,6 +99,8 @@ state = "/run/containerd/state"
   path = %q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %q
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = %q
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -108,7 +111,7 @@ state = "/run/containerd/state"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       SystemdCgroup = false
       BinaryName = "runc"
-`, n.file("containerd"), n.file("opt"), n.o.PauseImage, filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
+`, n.file("containerd"), n.file("opt"), n.o.PauseImage, n.file("registries"), filepath.Join(n.o.Bin, "cni"), n.file("cni", "net.d"))
 }
 
 // networkConfig configures the plugin ptp, with which every packet is routed.

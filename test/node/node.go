@@ -22,6 +22,10 @@ const (
 	serviceRange   = "10.96.0.0/16"
 	podRange       = "10.88.0.0/16"
 	apiServer      = "https://" + Address + ":6443"
+
+	// Registry is where a test may serve a registry without TLS, which pods reach too and from which
+	// the kubelet pulls.
+	Registry = Address + ":5000"
 )
 
 const (
