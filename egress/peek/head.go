@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/url"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -79,6 +80,14 @@ func parseRequestLine(line string) (h Head, old, ok bool) {
 		}
 	}
 	if !strings.HasPrefix(target, "/") && (target != "*" || h.Method != "OPTIONS") && h.Method != "CONNECT" {
+		return h, false, false
+	}
+	// net/http refuses such a target after the gate has passed it, and all that follows with it.
+	uri := target
+	if !strings.HasPrefix(target, "/") && h.Method == "CONNECT" {
+		uri = "http://" + target
+	}
+	if _, err := url.ParseRequestURI(uri); err != nil {
 		return h, false, false
 	}
 	return h, version == "HTTP/1.0", version == "HTTP/1.1" || version == "HTTP/1.0"
