@@ -94,6 +94,9 @@ const (
 	// AnnotationScaleUpPending is the RFC 3339 time at which claims last began to
 	// find no idle pod. It wakes the controller, which takes it away when no claim waits.
 	AnnotationScaleUpPending = "sandlane.dev/scale-up-pending"
+	// AnnotationUnused is on the pool of a template that the controller has scaled to none, as it is
+	// not used. Absent on one that a user has scaled so: it stays.
+	AnnotationUnused = "sandlane.dev/unused"
 	// AnnotationLastCreate is the RFC 3339 time at which the pool was last asked
 	// for a sandbox, a few seconds late.
 	AnnotationLastCreate = "sandlane.dev/last-create"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,11 @@ func (r *Reconciler) ready(ctx context.Context, b *v1alpha1.TemplateBuild) (ctrl
 	if want != pool.Spec.Replicas {
 		before := pool.DeepCopy()
 		pool.Spec.Replicas = want
+		if want == 0 {
+			metav1.SetMetaDataAnnotation(&pool.ObjectMeta, v1alpha1.AnnotationUnused, "true")
+		} else {
+			delete(pool.Annotations, v1alpha1.AnnotationUnused)
+		}
 		if err := r.Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 			return ctrl.Result{}, fmt.Errorf("scaling the pool %s: %w", pool.Name, err)
 		}
@@ -50,12 +56,14 @@ func (r *Reconciler) ready(ctx context.Context, b *v1alpha1.TemplateBuild) (ctrl
 }
 
 // stock is how many pods of a template's pool wait for sandboxes, and when that may change. What a
-// user has scaled to more stays, as long as a tag names the build.
+// user has scaled, to more or to none, as an uninstallation does, stays as long as a tag names the
+// build.
 func stock(pool *v1alpha1.SandboxPool, b *v1alpha1.TemplateBuild, tagged bool, now time.Time) (replicas int32, after time.Duration) {
 	if !tagged {
 		return 0, 0
 	}
-	if pool.Spec.Replicas > 1 {
+	_, unused := pool.Annotations[v1alpha1.AnnotationUnused]
+	if pool.Spec.Replicas > 1 || pool.Spec.Replicas == 0 && !unused {
 		return pool.Spec.Replicas, 0
 	}
 	last := b.CreationTimestamp.Time

@@ -135,4 +135,9 @@ func TestUnusedTemplatesHaveNoPod(t *testing.T) {
 	w.clock.Step(unusedFor + time.Minute)
 	set(func(p *v1alpha1.SandboxPool) { p.Spec.Replicas = 5 })
 	want(5, "scaled by hand")
+	set(func(p *v1alpha1.SandboxPool) {
+		p.Spec.Replicas = 0
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationLastCreate, w.clock.Now().Format(time.RFC3339Nano))
+	})
+	want(0, "scaled to none by hand, and used")
 }
