@@ -5,6 +5,7 @@ have left in a file, and makes what is missing. Arguments: that file, and the cr
 import json
 import os
 import sys
+import time
 
 from e2b import ALL_TRAFFIC, Sandbox, Secret
 
@@ -41,7 +42,11 @@ def egress(sandbox):
 def fill(sandbox):
     sandbox.files.write("note.txt", "kept")
     sandbox.commands.run("sleep 3600", background=True, timeout=0)
-    return run(sandbox, "for p in /proc/[0-9]*; do read -r c <$p/comm && [ $c = sleep ] && echo ${p#/proc/}; done; true")
+    for _ in range(100):  # until the command's shell has become it
+        pid = run(sandbox, "for p in /proc/[0-9]*; do read -r c <$p/comm && [ $c = sleep ] && echo ${p#/proc/}; done; true")
+        if pid:
+            return pid
+        time.sleep(0.1)
 
 
 def check(sandbox, sleeping):
