@@ -12,15 +12,21 @@ import (
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
+// namedPool makes the pool "named", whose first requests' sandboxes connect to one name.
+func (w *world) namedPool() {
+	w.t.Helper()
+	w.pool("named", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
+		p.Spec.Egress = v1alpha1.EgressByName
+		p.Spec.FirstRequest.Egress = &v1alpha1.FirstRequestEgress{AllowNames: []string{"api.example"}}
+	})
+}
+
 // A sandbox that a first request makes connects to the names of its pool alone, from its pod's
 // claim on, whichever process completes that, and no client can open more.
 func TestFirstRequestHasThePoolsNames(t *testing.T) {
 	w := newWorld(t)
 	d := w.sandboxd()
-	w.pool("named", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
-		p.Spec.Egress = v1alpha1.EgressByName
-		p.Spec.FirstRequest.Egress = &v1alpha1.FirstRequestEgress{AllowNames: []string{"api.example"}}
-	})
+	w.namedPool()
 	g := w.gateway()
 	x := g.api.sandboxes
 	labelled := func(pod *corev1.Pod) {
@@ -77,10 +83,7 @@ func TestFirstRequestHasThePoolsNames(t *testing.T) {
 func TestCreateHasNoNamesOfThePool(t *testing.T) {
 	w := newWorld(t)
 	d := w.sandboxd()
-	w.pool("named", v1alpha1.SandboxdPort, func(p *v1alpha1.SandboxPool) {
-		p.Spec.Egress = v1alpha1.EgressByName
-		p.Spec.FirstRequest.Egress = &v1alpha1.FirstRequestEgress{AllowNames: []string{"api.example"}}
-	})
+	w.namedPool()
 	g := w.gateway()
 	pod := w.pod("named", d.addr, nil)
 	n := w.new(newID())

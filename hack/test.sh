@@ -219,7 +219,7 @@ if wants more; then
 fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
-	with_race -shuffle=on -p 6 -timeout 10m "${packages[@]}"
+	with_race -shuffle=on -p 6 -timeout 10m -skip "^($alone)\$" "${packages[@]}"
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_FAST_PATH=off SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestResumeOfAHibernatedSandboxCosts$' ./test/e2b
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation
@@ -250,7 +250,7 @@ if wants fastpath; then
 	if [[ -f "$module" ]]; then
 		SANDLANE_FUZZ=full FORMAT=standard-verbose tests -count=1 -timeout 60m -run '^(TestGarbageInTheRoutes|TestTorture|TestModuleSeesTheSameTarget)$' ./fastpath ./extproc
 		export SANDLANE_FAST_PATH=off
-		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m ./test/e2e/...
+		FORMAT=testname tests -count=1 -shuffle=on -parallel 16 -timeout 15m -skip "^($alone)\$" ./test/e2e/...
 		FORMAT=standard-verbose tests -count=1 -parallel 4 -timeout 30m -skip "^(TestThousandSandboxes|$alone)\$" ./test/e2b/...
 		# TestAMillionHits is about hits that Envoy answers.
 		SANDLANE_BIN=$PWD/bin/sandlane-failpoints FORMAT=standard-verbose tests -count=1 -p 1 -timeout 105m -skip '^Test(SecondsOf(Chaos|Hits)|AMillionHits)$' ./test/chaos

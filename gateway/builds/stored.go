@@ -2,6 +2,7 @@ package builds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,14 +58,11 @@ func (r *runner) admit(ctx context.Context, layers []store.Layer) error {
 		return err
 	}
 	left, err := r.room(ctx, r.caller.Namespace, r.caller.KeyID)
-	if err != nil {
-		return err
+	if err == nil && left < 0 {
+		err = errBytes
 	}
-	if left < 0 {
-		if err := r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) }); err != nil {
-			return err
-		}
-		return errBytes
+	if err != nil { // nothing is kept
+		return errors.Join(err, r.record.settle(ctx, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) }))
 	}
 	return nil
 }
@@ -78,14 +76,12 @@ func (b *Builds) reserve(ctx context.Context, namespace, id string, upload store
 		return err
 	}
 	left, err := b.room(ctx, namespace, build.Annotations[v1alpha1.AnnotationOwner])
-	if err != nil {
-		return err
+	if err == nil && left < 0 {
+		err = restapi.ErrBuildBytes
 	}
-	if left < 0 {
-		if _, err := b.changeWaiting(ctx, namespace, id, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) }); err != nil {
-			return err
-		}
-		return restapi.ErrBuildBytes
+	if err != nil { // nothing is kept
+		_, undo := b.changeWaiting(ctx, namespace, id, func(s *v1alpha1.TemplateBuildStatus) { forgetStored(s, added) })
+		return errors.Join(err, undo)
 	}
 	return nil
 }
