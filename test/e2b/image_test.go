@@ -6,11 +6,13 @@ import (
 	"context"
 	"io"
 	"log"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +71,8 @@ func (l *layer) program(name string) {
 			copied[word] = word
 		}
 	}
-	for to, from := range copied {
-		content, err := os.ReadFile(from)
+	for _, to := range slices.Sorted(maps.Keys(copied)) { // one layer each time
+		content, err := os.ReadFile(copied[to])
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -91,7 +93,7 @@ func newRegistry() *httptest.Server {
 	return httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 }
 
-// pushTo makes an image of the layer and pushes it to a registry.
+// pushTo makes an image of the layer and pushes it to a registry, under a name of the test's own.
 func (l *layer) pushTo(server *httptest.Server, config v1.Config) (reference string) {
 	l.t.Helper()
 	if err := l.w.Close(); err != nil {
@@ -109,7 +111,7 @@ func (l *layer) pushTo(server *httptest.Server, config v1.Config) (reference str
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/tried/image:1")
+	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/tried/" + strings.ToLower(l.t.Name()) + ":1")
 	if err != nil {
 		l.t.Fatal(err)
 	}
