@@ -24,6 +24,7 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/builds"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
@@ -158,6 +159,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		UnknownFor:    o.UnansweredPauseFor,
+		Rooms:         &pausecount.Rooms{},
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
 	}
 	if !o.NoRecords {
@@ -168,7 +170,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
-	idle.APIReader = mgr.GetAPIReader()
+	idle.APIReader, idle.Rooms = mgr.GetAPIReader(), sandboxes.Rooms
 	idle.Metrics, idle.Hibernates = idletimeout.NewMetrics(o.Registerer), o.Checkpoints != nil
 	envs := &sandboxenv.SandboxEnvReconciler{
 		Client: mgr.GetClient(), Scheme: mgr.GetScheme(),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // DefaultInterval is the time between two checks if none is given; sandlane controller gives 1 s.
@@ -54,7 +55,7 @@ type SandboxStore interface {
 
 // IdleTimeoutReconciler ends sandboxes that are idle for longer than their idle
 // timeout, or have not started within their startup timeout. Use
-// NewIdleTimeoutReconciler; APIReader, Clock and Metrics may be set before Start.
+// NewIdleTimeoutReconciler; APIReader, Clock, Metrics and Rooms may be set before Start.
 type IdleTimeoutReconciler struct {
 	client   client.Client
 	store    SandboxStore
@@ -70,6 +71,8 @@ type IdleTimeoutReconciler struct {
 	Metrics *Metrics
 	// Hibernates: there is a store for the files of sandboxes that hibernate.
 	Hibernates bool
+	// Rooms is shared with reconcilers/sandbox; NewIdleTimeoutReconciler makes one.
+	Rooms *pausecount.Rooms
 
 	feed   feed
 	claims claims
@@ -99,7 +102,7 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 	}
 	return &IdleTimeoutReconciler{
 		client: c, APIReader: c, store: store, interval: interval, source: source,
-		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{},
+		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{}, Rooms: &pausecount.Rooms{},
 	}
 }
 

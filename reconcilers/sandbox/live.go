@@ -99,14 +99,18 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		return nil
 	case stepPause:
 		mode := v1alpha1.TimeoutMode(s)
-		room, err := pausecount.Room(ctx, r.Client, s)
-		if err != nil {
-			return err
+		room := false
+		if mode != v1alpha1.PauseHibernate || r.Hibernates {
+			var err error
+			if room, err = r.Rooms.Take(ctx, r.Client, s); err != nil {
+				return err
+			}
 		}
-		if !room || mode == v1alpha1.PauseHibernate && !r.Hibernates {
+		if !room {
 			return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
 		}
 		if err := r.patch(ctx, s, writes.PauseAs(s, mode)); err != nil {
+			r.Rooms.GiveBack(s)
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}
 		return nil

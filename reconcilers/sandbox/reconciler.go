@@ -19,6 +19,7 @@ import (
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -63,6 +64,8 @@ type Reconciler struct {
 	// Hibernates: there is a store for the files of sandboxes, so that timeouts may make
 	// them hibernate.
 	Hibernates bool
+	// Rooms is shared with reconcilers/idletimeout. Nil: shared with none.
+	Rooms *pausecount.Rooms
 	// UnknownFor is how long a sandbox that its timeout has paused stays Pausing while its
 	// pod is silent; then it ends.
 	UnknownFor time.Duration

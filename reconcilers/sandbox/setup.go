@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
@@ -102,6 +103,9 @@ func (r *Reconciler) complete() {
 		// Times that this process measures itself go by the monotonic clock; times that other
 		// processes have written go by the time of day.
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
+	}
+	if r.Rooms == nil {
+		r.Rooms = &pausecount.Rooms{}
 	}
 	r.fences = newFences(c, r.attempt)
 	r.orders = newFreezerOrders(c, r.PauseEnforcer)

@@ -1,17 +1,19 @@
 // Package pausecount counts, in the manager's cache, the paused sandboxes of a pool that keep
-// their pods. The reconcilers of sandboxes and of idle timeouts ask Room before a timeout
+// their pods. The reconcilers of sandboxes and of idle timeouts take Rooms before a timeout
 // pauses one more; the reconciler of pools writes Count to the status. Call AddIndex first.
 //
-// The cache may be behind: sandboxes whose timeouts pass at the same moment may together
-// exceed the pool's limit by as many as are reconciled at once. The functions are safe for
-// concurrent use.
+// The cache may be behind; a sandbox that took room counts until the cache shows its pause. What
+// gateways pause meanwhile is not counted: together they may exceed the pool's limit by a few.
+// All is safe for concurrent use.
 package pausecount
 
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -26,7 +28,7 @@ func PoolsOf(o client.Object) []string {
 	if !s.Spec.Paused || s.Spec.End != nil || s.Spec.Binding == nil {
 		return nil
 	}
-	return []string{key(s.Spec.Namespace, s.Spec.Pool)}
+	return []string{poolOf(s)}
 }
 
 func key(namespace, pool string) string { return namespace + "/" + pool }
@@ -49,9 +51,24 @@ func Count(ctx context.Context, cache client.Reader, namespace, pool string) (in
 	return len(all.Items), nil
 }
 
-// Room reports whether a timeout may pause the sandbox in the mode of its timeouts: its
-// pool allows that mode, and, if it keeps its pod, has fewer paused sandboxes than it may.
-func Room(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
+// Rooms are the sandboxes that timeouts are pausing. The reconcilers of one manager share them. The
+// zero value is ready.
+type Rooms struct {
+	mu    sync.Mutex // guards taken
+	taken map[string]asTaken
+}
+
+// asTaken is a sandbox as it was when it took room.
+type asTaken struct {
+	pool  string
+	uid   types.UID
+	order int64 // its pauseOrder; its pause has a later one
+}
+
+// Take reports whether a timeout may pause the sandbox in the mode of its timeouts: its pool allows
+// that mode, and, if it keeps its pod, has fewer paused sandboxes than it may. If so, it counts as
+// paused from now on; call GiveBack if its pause is not written.
+func (r *Rooms) Take(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
 	pool, err := Pool(ctx, cache, s)
 	if err != nil {
 		return false, err
@@ -64,9 +81,53 @@ func Room(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, 
 	case !limited, mode == v1alpha1.PauseHibernate:
 		return true, nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := 0
+	for name, as := range r.taken {
+		shown, err := as.shown(ctx, cache, name)
+		switch {
+		case err != nil:
+			return false, err
+		case shown:
+			delete(r.taken, name)
+		case name != s.Name && as.pool == poolOf(s):
+			others++
+		}
+	}
+	// Count is called last: what the cache shows in between counts twice, and is never missed.
 	n, err := Count(ctx, cache, s.Spec.Namespace, s.Spec.Pool)
-	return n < most, err
+	if err != nil || n+others >= most {
+		return false, err
+	}
+	if r.taken == nil {
+		r.taken = map[string]asTaken{}
+	}
+	r.taken[s.Name] = asTaken{poolOf(s), s.UID, s.Spec.PauseOrder}
+	return true, nil
 }
+
+// GiveBack takes back that the sandbox counts as paused.
+func (r *Rooms) GiveBack(s *v1alpha1.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.taken, s.Name)
+}
+
+// shown reports whether the cache shows what has become of a sandbox since it took room.
+func (as asTaken) shown(ctx context.Context, cache client.Reader, name string) (bool, error) {
+	s := &v1alpha1.Sandbox{}
+	err := cache.Get(ctx, client.ObjectKey{Name: name}, s)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading a sandbox that is being paused: %w", err)
+	}
+	return s.UID != as.uid || s.Spec.PauseOrder > as.order || s.Spec.End != nil, nil
+}
+
+func poolOf(s *v1alpha1.Sandbox) string { return key(s.Spec.Namespace, s.Spec.Pool) }
 
 // Pool reads the spec of a sandbox's pool; nil if the pool is gone.
 func Pool(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (*v1alpha1.SandboxPoolSpec, error) {
