@@ -17,6 +17,11 @@ const (
 	enforcePauseTimeout = 8 * time.Second
 	// saveTimeout is the same for one that keeps files.
 	saveTimeout = time.Minute
+	// askAnotherAfter is how long a gateway may take before another is asked beside it, and
+	// askedAtOnce how many are asked at once: a pod that is silent keeps one order for ten seconds,
+	// however many gateways there are.
+	askAnotherAfter = time.Second
+	askedAtOnce     = 3
 )
 
 // Errors of an EnforcePause that a gateway has answered. A writes.ErrStale is one too: the sandbox is of
@@ -62,8 +67,10 @@ type PauseEnforcer interface {
 	EnforcePause(ctx context.Context, q EnforcePause) error
 }
 
-// EnforcePause asks one gateway, and further ones while those before could not ask the freezer or
-// got no answer from it: their own network may be the cause. It returns nil when the freezer
+// EnforcePause asks one gateway, and further ones if those before could not ask the freezer or
+// got no answer from it, since their own network may be the cause. While gateways do not answer, up
+// to askedAtOnce are asked at once, and no further ones after enforcePauseTimeout; to keep files
+// one is asked after the other, for two would keep them twice. It returns nil when the freezer
 // has carried it out. ErrUnanswered, and an error that is none of the errors above, say
 // nothing about the freezer, however many gateways were asked: a pod may be silent because
 // its node, or the network of all gateways, stands still for a while.
@@ -74,17 +81,43 @@ func (c *Client) EnforcePause(ctx context.Context, q EnforcePause) error {
 	}
 	err = errors.New("there is no gateway")
 	rand.Shuffle(len(gateways), func(i, j int) { gateways[i], gateways[j] = gateways[j], gateways[i] })
-	for _, g := range gateways {
-		var answered bool
-		answered, err = c.enforcePauseAt(ctx, g, q)
-		switch {
-		case err == nil:
-			return nil
-		case answered && !errors.Is(err, ErrUnanswered):
-			return fmt.Errorf("having the freezer of sandbox %s carry out its order: gateway %s: %w", q.SandboxID, g.Name, err)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of calls that another's answer has made needless
+	type answer struct {
+		from     Gateway
+		answered bool
+		err      error
+	}
+	answers, open, begun := make(chan answer, len(gateways)), 0, time.Now()
+	another := time.NewTicker(askAnotherAfter)
+	defer another.Stop()
+	for ask := true; ; {
+		if ask && len(gateways) > 0 && (q.Saves || time.Since(begun) < enforcePauseTimeout) {
+			g := gateways[0]
+			gateways = gateways[1:]
+			open++
+			go func() {
+				answered, err := c.enforcePauseAt(ctx, g, q)
+				answers <- answer{g, answered, err}
+			}()
+		}
+		if open == 0 {
+			return fmt.Errorf("having the freezer of sandbox %s carry out its order: %w", q.SandboxID, err)
+		}
+		select {
+		case a := <-answers:
+			open--
+			switch {
+			case a.err == nil:
+				return nil
+			case a.answered && !errors.Is(a.err, ErrUnanswered):
+				return fmt.Errorf("having the freezer of sandbox %s carry out its order: gateway %s: %w", q.SandboxID, a.from.Name, a.err)
+			}
+			err, ask = a.err, true
+		case <-another.C:
+			ask = !q.Saves && open < askedAtOnce
 		}
 	}
-	return fmt.Errorf("having the freezer of sandbox %s carry out its order: %w", q.SandboxID, err)
 }
 
 // enforcePauseAt asks one gateway. Once that has answered, err is its outcomeError.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 	"github.com/sandlane/sandlane/kubeclient/writes"
@@ -17,12 +18,17 @@ type fakePauseEnforcer struct {
 	mu    sync.Mutex
 	asked []EnforcePause
 	err   error
+	// silent: the pod gives no answer, and EnforcePause returns err when ctx is done.
+	silent bool
 }
 
-func (f *fakePauseEnforcer) EnforcePause(_ context.Context, q EnforcePause) error {
+func (f *fakePauseEnforcer) EnforcePause(ctx context.Context, q EnforcePause) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, q)
+	if f.silent {
+		<-ctx.Done()
+	}
 	return f.err
 }
 
@@ -104,6 +110,52 @@ func TestEnforcePauseByGatewaysInTrouble(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod that answers no gateway keeps an order for about as long as one gateway may take, however
+// many gateways there are; a gateway that reaches it is found beside one that does not.
+// Files are kept by one gateway at a time.
+func TestEnforcePauseOfASilentPod(t *testing.T) {
+	simulate(t, func(t *testing.T, s *simulation) {
+		q := EnforcePause{SandboxID: "i0", ClaimID: "c", Freeze: true, Order: 7}
+		var all []*gateway
+		for i := range 20 {
+			g := s.run(fmt.Sprint("g", i), fmt.Sprint("h", i))
+			g.quiets.set(ErrUnanswered)
+			g.quiets.silent = true
+			all = append(all, g)
+		}
+		begun := time.Now()
+		if err := s.client.EnforcePause(t.Context(), q); err == nil {
+			t.Error("a silent pod was frozen")
+		}
+		asked := 0
+		for _, g := range all {
+			asked += len(g.quiets.asked)
+		}
+		if took := time.Since(begun); took > enforcePauseTimeout+askedAtOnce*askAnotherAfter || asked != askedAtOnce {
+			t.Errorf("it took %s and %d gateways", took, asked)
+		}
+	})
+	simulate(t, func(t *testing.T, s *simulation) {
+		cutOff, reaches := s.run("g1", "a"), s.run("g2", "b")
+		cutOff.quiets.set(ErrUnanswered)
+		cutOff.quiets.silent = true
+		for _, q := range []EnforcePause{{SandboxID: "i0", ClaimID: "c", Freeze: true, Order: 7}, {SandboxID: "i1", ClaimID: "c", Saves: true, Order: 7}} {
+			for range 20 { // they are asked in an order by chance
+				begun := time.Now()
+				if err := s.client.EnforcePause(t.Context(), q); err != nil {
+					t.Errorf("%+v: %v", q, err)
+				}
+				if took := time.Since(begun); !q.Saves && took > askAnotherAfter || q.Saves && took > 0 && took < saveTimeout {
+					t.Errorf("%+v: it took %s", q, took)
+				}
+			}
+		}
+		if len(reaches.quiets.asked) != 40 {
+			t.Errorf("%d", len(reaches.quiets.asked))
+		}
+	})
 }
 
 // errInTrouble is an error that says nothing about the freezer.

@@ -28,7 +28,7 @@ type PauseEnforcer interface {
 }
 
 // enforcePauseWait is the delay after a try that failed. After one that nothing answered it doubles
-// each time, up to maxEnforcePauseWait, since such a try asks gateway after gateway and takes long.
+// each time, up to maxEnforcePauseWait, since such a try takes ten seconds.
 // A try that keeps files transfers all of them, so its delay doubles too, with each failure;
 // and its first try has a delay, since the gateway that was asked for the pause is keeping them already. Without
 // files the first try is made at once: only its answer tells the controller that the
