@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
 // The headers of the calls to sandboxd.
@@ -65,11 +63,11 @@ func New(tokens Tokens, signer Signer, holdsLease func() bool) *Agent {
 
 // token returns the token that requests to sandboxd in this sandbox need; empty if they need
 // none.
-func (a *Agent) token(s *v1alpha1.Sandbox) string {
-	if s.Spec.Network.Unsecured {
+func (a *Agent) token(id string, uid types.UID, unsecured bool) string {
+	if unsecured {
 		return ""
 	}
-	return a.tokens.Envd(s.Name, s.UID)
+	return a.tokens.Envd(id, uid)
 }
 
 // Metrics is sandboxd's answer to GET /metrics.

@@ -172,7 +172,7 @@ func (a *Agent) Restore(ctx context.Context, id string, pod *corev1.Pod, r *Rest
 		return fmt.Errorf("restore the files of pod %s: %w", pod.Name, err)
 	}
 	defer c.close()
-	sandboxd, err := a.challenge(ctx, c, pod)
+	sandboxd, err := a.challenge(ctx, c, pod.Labels[v1alpha1.LabelInitKey])
 	nonce := sandboxd.Nonce
 	if err == nil && sandboxd.Restored == r.ID { // another gateway has completed the restore, or sandboxd's answer was lost
 		r.process = nonce
@@ -249,7 +249,7 @@ func (a *Agent) restorePart(ctx context.Context, c *connection, id string, pod *
 		return false, err
 	}
 	header := commandHeader(id, string(text))
-	if err := a.signNonce(ctx, pod, header, commandMessage("restore", string(pod.UID), nonce, id, string(text), r.next.digest)); err != nil {
+	if err := a.signNonce(ctx, pod.Labels[v1alpha1.LabelInitKey], header, commandMessage("restore", string(pod.UID), nonce, id, string(text), r.next.digest)); err != nil {
 		return false, err
 	}
 	status, answer, err := c.call(ctx, http.MethodPost, "/restore", header, r.next.data)

@@ -115,7 +115,7 @@ func (a *Agent) Put(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, p
 
 // asClient adds what sandboxd asks of a client of the sandbox.
 func (a *Agent) asClient(header http.Header, s *v1alpha1.Sandbox, user string) {
-	if token := a.token(s); token != "" {
+	if token := a.token(s.Name, s.UID, s.Spec.Network.Unsecured); token != "" {
 		header.Set(envdTokenHeader, token)
 	}
 	if user == "" {

@@ -85,18 +85,15 @@ func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 }
 
 // InitOnce initialises the sandboxd of a running pod, unless this gateway has done so for
-// the pod's claim. Of both objects it needs only what this gateway's watches show: their
-// names and UIDs, the sandbox's pool, env and network, and the pod's ports, address, claim
-// and init key. It returns a refusal as it is, since the watches do not show the age of the
-// claim.
-func (r *Readiness) InitOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
-	claim := pod.Annotations[v1alpha1.AnnotationClaim]
-	if !r.Pending(s.Name, claim, v1alpha1.RunsSandboxd(&pod.Spec)) {
+// the pod's claim. It returns a refusal as it is, since who knows a Claimed by the watches does
+// not know the age of the claim.
+func (r *Readiness) InitOnce(ctx context.Context, to Claimed) error {
+	if !r.Pending(to.ID, to.ClaimID, to.Sandboxd) {
 		return nil
 	}
-	err := r.agent.Init(ctx, s, pod, nil)
+	err := r.agent.init(ctx, to, nil, nil)
 	if err == nil {
-		r.initialised.Add(claim, struct{}{})
+		r.initialised.Add(to.ClaimID, struct{}{})
 	}
 	return err
 }
@@ -105,8 +102,9 @@ func (r *Readiness) InitOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 // that was claimed just now and whose pod refuses, so that the sandbox's record has the
 // reason.
 func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
-	claim := pod.Annotations[v1alpha1.AnnotationClaim]
-	err := r.InitOnce(ctx, s, pod)
+	to := claimed(s, pod)
+	claim := to.ClaimID
+	err := r.InitOnce(ctx, to)
 	switch hopeless := activation.VerdictOf(err) == activation.EndSandbox; {
 	case hopeless && hasRun(s, pod):
 		if logged, _ := r.logged.ContainsOrAdd(claim, struct{}{}); !logged {
