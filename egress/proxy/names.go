@@ -20,7 +20,7 @@ import (
 const resolveTimeout = 4 * time.Second
 
 // serveNames answers the questions of a TCP connection.
-func (s *Server) serveNames(l *link, use *claims.Use, c net.Conn) {
+func (s *Server) serveNames(l *link, use *claims.Use, c *leased) {
 	from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	_ = dns.Stream(c, func(message []byte) []byte { return s.answer(l.ctx, from, use, message) })
 }

@@ -48,7 +48,7 @@ type requests struct {
 }
 
 // servePlain serves a connection to port 80.
-func (s *Server) servePlain(l *link, use *claims.Use, c net.Conn) {
+func (s *Server) servePlain(l *link, use *claims.Use, c *leased) {
 	s.became(l, verdictPassed)
 	s.serveRequests(&requests{s: s, link: l, use: use, scheme: "http", port: portHTTP}, c, false)
 }

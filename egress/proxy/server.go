@@ -152,7 +152,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 // accept serves a door's connections until its listener is closed; it returns when all
 // are served.
-func (s *Server) accept(ctx context.Context, door *claims.Door, port uint16, serve func(*link, *claims.Use, net.Conn)) error {
+func (s *Server) accept(ctx context.Context, door *claims.Door, port uint16, serve func(*link, *claims.Use, *leased)) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for delays := backoff.Doubling(5*time.Millisecond, time.Second); ; {
@@ -205,7 +205,7 @@ func (s *Server) leave(from netip.Addr) {
 
 // serve serves a connection for the claim that it belongs to. What it says by Done is true:
 // serve returns when nothing is done for the connection any more.
-func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claims.Use, net.Conn)) {
+func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claims.Use, *leased)) {
 	use, err := arrival.Wait(l.ctx, l.abort)
 	if err != nil {
 		s.became(l, verdictUnknown)
@@ -215,7 +215,7 @@ func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claim
 	defer use.Done()
 	defer l.finish()
 	l.note(func(r *record.Record) { of(r, use) })
-	serve(l, use, l.client)
+	serve(l, use, &leased{l.client.(*net.TCPConn), s.o.Held})
 }
 
 // of says whose a record is.

@@ -41,7 +41,7 @@ const (
 )
 
 // serveTLS serves a connection to port 443.
-func (s *Server) serveTLS(l *link, use *claims.Use, c net.Conn) {
+func (s *Server) serveTLS(l *link, use *claims.Use, c *leased) {
 	_ = c.SetDeadline(time.Now().Add(helloTimeout))
 	name, taken, err := peek.Hello(c)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) dial(ctx context.Context, use *claims.Use, host string, port ui
 }
 
 // pass passes a connection on byte for byte, from the bytes that were taken from it.
-func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken []byte) {
+func (s *Server) pass(l *link, use *claims.Use, host string, c *leased, taken []byte) {
 	up, err := s.dial(l.ctx, use, host, portHTTPS)
 	switch {
 	case errors.Is(err, upstream.ErrClosed):
@@ -103,20 +103,19 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c net.Conn, taken [
 		return
 	}
 	var copying sync.WaitGroup
-	for _, way := range []struct {
-		to, from net.Conn
-		count    *atomic.Int64
-	}{{up, c, &l.sent}, {c, up, &l.received}} {
+	run := func(to net.Conn, copy func() error) {
 		copying.Go(func() {
-			if err := l.copy(way.to, way.from, way.count); err != nil {
+			if err := copy(); err != nil {
 				l.abort()
 				return
 			}
-			if half, ok := way.to.(interface{ CloseWrite() error }); ok {
+			if half, ok := to.(interface{ CloseWrite() error }); ok {
 				_ = half.CloseWrite()
 			}
 		})
 	}
+	run(up, func() error { return c.copyTo(up, l) })
+	run(c, func() error { return l.copy(c.TCPConn, up, &l.received) })
 	copying.Wait()
 }
 
