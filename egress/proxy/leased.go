@@ -16,13 +16,18 @@ var errNotHeld = errors.New("the lease is lost")
 // lost its lease. A process that stood still until then finds what was sent meanwhile, by a
 // sandbox that may be over, before it notices the loss and closes the connection.
 type leased struct {
-	*net.TCPConn
-	held func() bool
+	net.Conn // tcp, without the methods that would pass Read by
+	tcp      *net.TCPConn
+	held     func() bool
+}
+
+func newLeased(c net.Conn, held func() bool) *leased {
+	return &leased{Conn: c, tcp: c.(*net.TCPConn), held: held}
 }
 
 // Read implements io.Reader. The lease is looked at when the bytes are there: they came before.
 func (c *leased) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
+	n, err := c.Conn.Read(p)
 	if n > 0 && !c.held() {
 		return 0, errNotHeld
 	}
@@ -42,7 +47,7 @@ func (c *leased) copyTo(up net.Conn, l *link) error {
 		case there == 0:
 			return nil
 		}
-		n, err := io.CopyN(up, c.TCPConn, int64(there))
+		n, err := io.CopyN(up, c.tcp, int64(there))
 		if n > 0 {
 			l.move(&l.sent, n)
 		}
@@ -54,7 +59,7 @@ func (c *leased) copyTo(up net.Conn, l *link) error {
 
 // there waits until bytes can be read, and returns how many; 0: their end.
 func (c *leased) there() (n int, err error) {
-	raw, err := c.SyscallConn()
+	raw, err := c.tcp.SyscallConn()
 	if err != nil {
 		return 0, fmt.Errorf("wait for a sandbox's bytes: %w", err)
 	}

@@ -215,7 +215,7 @@ func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claim
 	defer use.Done()
 	defer l.finish()
 	l.note(func(r *record.Record) { of(r, use) })
-	serve(l, use, &leased{l.client.(*net.TCPConn), s.o.Held})
+	serve(l, use, newLeased(l.client, s.o.Held))
 }
 
 // of says whose a record is.

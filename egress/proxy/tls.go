@@ -115,7 +115,7 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c *leased, taken []
 		})
 	}
 	run(up, func() error { return c.copyTo(up, l) })
-	run(c, func() error { return l.copy(c.TCPConn, up, &l.received) })
+	run(c.tcp, func() error { return l.copy(c.tcp, up, &l.received) })
 	copying.Wait()
 }
 
