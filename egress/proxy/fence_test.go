@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/routecache"
@@ -70,6 +74,37 @@ func TestFence(t *testing.T) {
 	if h := asked[len(asked)-1].Header; h.Get("Authorization") != "" || h.Get("X-Next") != "2" {
 		t.Errorf("the next claim's request: %v", h)
 	}
+}
+
+// Connections that begin while fences end their claims hold up nothing: each fence is acknowledged.
+func TestConnectionsBeginWhileClaimsEnd(t *testing.T) {
+	w := newWorld(t, nil)
+	// With the table locked for good nothing else would end the test.
+	defer time.AfterFunc(time.Minute, func() { panic("a fence is held up") }).Stop()
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if c, err := tryFrom(t, 1, w.o.Listeners.HTTPS); err == nil {
+					c.Close()
+				}
+			}
+		})
+	}
+	for i := range 2000 {
+		w.claim(t, 1, fmt.Sprint("c", i), ruled(secretValue))
+		fencing, cancel := context.WithTimeout(ctx, 30*time.Second)
+		err := w.Claims().Fence(fencing, []routecache.Fence{{Addr: podAddr(1), RV: w.rv + 1}})
+		cancel()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		w.rv++
+	}
+	stop()
+	clients.Wait()
 }
 
 // openOf counts connections that are served, but for what has no claim.

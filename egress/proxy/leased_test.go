@@ -62,6 +62,9 @@ func TestNothingPassesWithoutTheLease(t *testing.T) {
 			if _, err := io.ReadFull(answer.Body, b); err == nil {
 				t.Errorf("%q was answered", b)
 			}
+			if err := w.Claims().Drop(t.Context()); err != nil {
+				t.Error(err)
+			}
 			c.Close()
 			if got := <-came + <-came; got != "a" {
 				t.Errorf("%q came", got)

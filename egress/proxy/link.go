@@ -25,7 +25,7 @@ type link struct {
 	begun time.Time
 	moved atomic.Int64
 
-	mu     sync.Mutex
+	mu     sync.Mutex  // no method of a claims.Use is called with it: who ends a claim has the table's lock
 	timer  *time.Timer // of look
 	over   bool
 	others map[net.Conn]struct{}

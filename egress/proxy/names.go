@@ -85,7 +85,7 @@ func (s *Server) told(use *claims.Use, q question, verdict string, code dnsmessa
 	if code != dnsmessage.RCodeSuccess && q.addrs { // resolvers ask for other things beside them
 		r := record.Record{Time: time.Now(), From: q.from.String(), Port: portNames, Host: q.name, Verdict: verdict}
 		if use != nil {
-			of(&r, use)
+			of(&r, use.Claim())
 		}
 		s.o.Record(r)
 	}

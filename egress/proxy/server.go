@@ -214,13 +214,14 @@ func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claim
 	}
 	defer use.Done()
 	defer l.finish()
-	l.note(func(r *record.Record) { of(r, use) })
+	claim := use.Claim() // before the link's lock: who ends a claim takes that lock with the table's
+	l.note(func(r *record.Record) { of(r, claim) })
 	serve(l, use, newLeased(l.client, s.o.Held))
 }
 
-// of says whose a record is.
-func of(r *record.Record, use *claims.Use) {
-	if c := use.Claim(); c != nil {
+// of says whose a record is; nil: nobody's any more.
+func of(r *record.Record, c *claims.Claim) {
+	if c != nil {
 		r.Namespace, r.Sandbox, r.Claim = c.Namespace, c.SandboxID, c.ClaimID
 	}
 }
