@@ -24,12 +24,27 @@ type fakePauseEnforcer struct {
 
 func (f *fakePauseEnforcer) EnforcePause(ctx context.Context, q EnforcePause) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.asked = append(f.asked, q)
-	if f.silent {
+	silent, err := f.silent, f.err
+	f.mu.Unlock()
+	if silent {
 		<-ctx.Done()
 	}
-	return f.err
+	return err
+}
+
+// silence has the pod give no answer.
+func (f *fakePauseEnforcer) silence() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent, f.err = true, ErrUnanswered
+}
+
+// times is how often it was called.
+func (f *fakePauseEnforcer) times() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.asked)
 }
 
 func (f *fakePauseEnforcer) set(err error) {
@@ -121,8 +136,7 @@ func TestEnforcePauseOfASilentPod(t *testing.T) {
 		var all []*gateway
 		for i := range 20 {
 			g := s.run(fmt.Sprint("g", i), fmt.Sprint("h", i))
-			g.quiets.set(ErrUnanswered)
-			g.quiets.silent = true
+			g.quiets.silence()
 			all = append(all, g)
 		}
 		begun := time.Now()
@@ -131,7 +145,7 @@ func TestEnforcePauseOfASilentPod(t *testing.T) {
 		}
 		asked := 0
 		for _, g := range all {
-			asked += len(g.quiets.asked)
+			asked += g.quiets.times()
 		}
 		if took := time.Since(begun); took > enforcePauseTimeout+askedAtOnce*askAnotherAfter || asked != askedAtOnce {
 			t.Errorf("it took %s and %d gateways", took, asked)
@@ -139,8 +153,7 @@ func TestEnforcePauseOfASilentPod(t *testing.T) {
 	})
 	simulate(t, func(t *testing.T, s *simulation) {
 		cutOff, reaches := s.run("g1", "a"), s.run("g2", "b")
-		cutOff.quiets.set(ErrUnanswered)
-		cutOff.quiets.silent = true
+		cutOff.quiets.silence()
 		for _, q := range []EnforcePause{{SandboxID: "i0", ClaimID: "c", Freeze: true, Order: 7}, {SandboxID: "i1", ClaimID: "c", Saves: true, Order: 7}} {
 			for range 20 { // they are asked in an order by chance
 				begun := time.Now()
@@ -152,8 +165,8 @@ func TestEnforcePauseOfASilentPod(t *testing.T) {
 				}
 			}
 		}
-		if len(reaches.quiets.asked) != 40 {
-			t.Errorf("%d", len(reaches.quiets.asked))
+		if n := reaches.quiets.times(); n != 40 {
+			t.Errorf("the gateway that reaches the pod was asked %d times", n)
 		}
 	})
 }
