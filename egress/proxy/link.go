@@ -25,7 +25,9 @@ type link struct {
 	begun time.Time
 	moved atomic.Int64
 
-	mu     sync.Mutex  // no method of a claims.Use is called with it: who ends a claim has the table's lock
+	// mu is never held while a method of a claims.Use is called: the table takes it, with its own
+	// lock held, when it ends a claim.
+	mu     sync.Mutex
 	timer  *time.Timer // of look
 	over   bool
 	others map[net.Conn]struct{}

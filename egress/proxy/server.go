@@ -214,7 +214,7 @@ func (s *Server) serve(l *link, arrival claims.Arrival, serve func(*link, *claim
 	}
 	defer use.Done()
 	defer l.finish()
-	claim := use.Claim() // before the link's lock: who ends a claim takes that lock with the table's
+	claim := use.Claim() // not with the link's lock; see link.mu
 	l.note(func(r *record.Record) { of(r, claim) })
 	serve(l, use, newLeased(l.client, s.o.Held))
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sandlane/sandlane/egress/claims"
@@ -115,20 +114,21 @@ func (s *Server) pass(l *link, use *claims.Use, host string, c *leased, taken []
 		})
 	}
 	run(up, func() error { return c.copyTo(up, l) })
-	run(c.tcp, func() error { return l.copy(c.tcp, up, &l.received) })
+	run(c.tcp, func() error { return l.copy(c.tcp, up) })
 	copying.Wait()
 }
 
-// copy copies until the end of from. That is splice(2), as both are TCP, which tells of bytes
-// when it returns: now and then it is interrupted, for the link to know that they pass.
-func (l *link) copy(to, from net.Conn, count *atomic.Int64) error {
+// copy copies what comes from an upstream until its end. That is splice(2), as both are TCP,
+// which tells of bytes when it returns: now and then it is interrupted, for the link to know
+// that they pass.
+func (l *link) copy(to, from net.Conn) error {
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(l.quiet / 4)); err != nil {
 			return err
 		}
 		n, err := io.Copy(to, from)
 		if n > 0 {
-			l.move(count, n)
+			l.move(&l.received, n)
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err

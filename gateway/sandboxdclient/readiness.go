@@ -85,8 +85,7 @@ func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 }
 
 // InitOnce initialises the sandboxd of a running pod, unless this gateway has done so for
-// the pod's claim. It returns a refusal as it is, since who knows a Claimed by the watches does
-// not know the age of the claim.
+// the pod's claim. It returns a refusal as it is, since a Claimed does not have the age of the claim.
 func (r *Readiness) InitOnce(ctx context.Context, to Claimed) error {
 	if !r.Pending(to.ID, to.ClaimID, to.Sandboxd) {
 		return nil

@@ -67,7 +67,8 @@ type asTaken struct {
 
 // Take reports whether a timeout may pause the sandbox in the mode of its timeouts: its pool allows
 // that mode, and, if it keeps its pod, has fewer paused sandboxes than it may. If so, it counts as
-// paused from now on; call GiveBack if its pause is not written.
+// paused from now on; call GiveBack if its pause is not written, or may not be: one too many is
+// better than room that nothing gives back, for want of which others end.
 func (r *Rooms) Take(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
 	pool, err := Pool(ctx, cache, s)
 	if err != nil {
