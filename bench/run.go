@@ -16,9 +16,9 @@ import (
 	"github.com/sandlane/sandlane/bench/dataplane"
 	"github.com/sandlane/sandlane/bench/load"
 	"github.com/sandlane/sandlane/bench/report"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // Programs that lie beside this one.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // oneByOne times single calls of ours and bare, in turns.

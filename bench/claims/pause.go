@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/credentials"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 const restingPool = "resting"

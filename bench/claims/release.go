@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // refusals is how many refused requests in a row show that a gateway does not route to the

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // The test programs that must lie beside this one; the Makefile builds them.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/bench/load"
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // one measures the latency with one connection, without other requests.

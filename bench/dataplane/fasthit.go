@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // results counts the requests that the module has seen, by result.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // A gateway counts Envoy's hits at its heartbeats. The next one may come after the case, on

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/bench/load"
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/gateway/inuse"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // polls is how many polls make one sample: a single poll varies with the machine's other work.

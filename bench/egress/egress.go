@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/test/ports"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 const (

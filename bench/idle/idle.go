@@ -7,11 +7,11 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // Section returns the section of this package.

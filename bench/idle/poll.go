@@ -8,12 +8,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // poll measures a gateway's answer to the controller's poll, which asks for the sandboxes

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // costs are the measured unit costs from which docs/scale.md is computed.

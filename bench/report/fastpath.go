@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // fastPath returns the table of the floors and of Sandlane without and with its module;

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // Markdown returns the whole result as a page.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // nodeRows are the rows that are timed on a real node, each with the row that answers the

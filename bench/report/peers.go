@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // peer is a figure that another project has published, and our row that comes nearest to

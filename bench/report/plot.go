@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // bars is one plot: a row for each bar.

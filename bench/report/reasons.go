@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // reasons are the rows that explain why a budget is missed. A row that the run lacks is

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 func sample() *result.Result {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // The assumptions, which the page shows.

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // gateway measures a whole gateway, with a real API server that has as many sandboxes as

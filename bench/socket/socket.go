@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
 	"github.com/sandlane/sandlane/bench/suite"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // Section is one part of the benchmarks.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandlane/sandlane/bench/result"
+	"github.com/sandlane/sandlane/test/result"
 )
 
 // Tried is a floor that runs with the settings to be tried.

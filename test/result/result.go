@@ -1,6 +1,7 @@
 // Package result is the result of a run of the benchmarks: rows of samples, facts of the
 // machine, and the headline, kept as JSON. It summarises a row's samples and compares two
-// results. It measures nothing and draws nothing.
+// results. It measures nothing and draws nothing. bench calls it, and test/helm for what it
+// times on a real node.
 package result
 
 import (
