@@ -49,7 +49,7 @@ func run(ctx context.Context, e *suite.Env) error {
 	for _, c := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"scheduler", b.scheduler}, {"handover", b.handover}, {"first", b.first}, {"create", b.create}, {"pause", b.pause}} {
+	}{{"scheduler", b.scheduler}, {"first", b.first}, {"create", b.create}, {"pause", b.pause}} {
 		if !b.Wants(c.name) {
 			continue
 		}

@@ -12,10 +12,6 @@
 //	pause      a pause, a resume, and (wake) the first request for a paused sandbox,
 //	resume     each beside one bare PATCH of a pod; over 1 gateway. All go to a
 //	wake       sandboxd that stops nothing
-//	handover   a pod comes while a claim waits for it: from the pod to the answer of
-//	           the scheduler, beside the PATCH alone; and from the write that makes
-//	           the pod ready to the first byte of a parked request, beside that
-//	           write and the two of a first request sent bare
 //	release    the client itself writes spec.end; the time from when it sends that until
 //	           none of 3 gateways routes to the sandbox, asked through their Envoys
 //	           without a pause

@@ -39,28 +39,6 @@ func (w *world) openLoop(ctx context.Context) error {
 	return nil
 }
 
-// twoWorkers is the headline's case with two worker threads of Envoy.
-func (w *world) twoWorkers(ctx context.Context) error {
-	if err := w.startSides(ctx, 2, 1); err != nil {
-		return err
-	}
-	if err := w.warm(ctx, w.single(connections)); err != nil {
-		return err
-	}
-	rounds, err := w.turns(ctx, "workers2", w.Rounds, []*side{w.floor, w.ours, w.plain}, func(ctx context.Context, s *side) (measured, error) {
-		return w.closed(ctx, s, w.single(connections), w.RoundTime)
-	})
-	if err != nil {
-		return err
-	}
-	w.ratios("workers2", rounds[0], rounds[1])
-	for i, m := range rounds[1] {
-		w.Add("dataplane/workers2/ratio/vs-plain", "ratio", "more", m.PerSecond()/rounds[2][i].PerSecond())
-	}
-	w.Progress("workers2: %.0f/s, do-nothing %.0f/s, plain %.0f/s", rounds[1][0].PerSecond(), rounds[0][0].PerSecond(), rounds[2][0].PerSecond())
-	return nil
-}
-
 // fleets sends requests to many sandboxes in turn: first one to each, with every process
 // just started, then as fast as possible. The budgets are for the largest fleet.
 func (w *world) fleets(ctx context.Context) error {
@@ -147,12 +125,11 @@ const hot = 10
 // requests go to a few sandboxes, whose routes stay; one request of a hundred goes to the
 // next of the others, from where the last round ended, and finds no route.
 func (w *world) misses(ctx context.Context) error {
-	count := w.Fleets[len(w.Fleets)-1]
-	hosts, err := w.cluster.Fleet(ctx, count)
+	hosts, err := w.largest(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.startSides(ctx, 1, count, "--cache-size", fmt.Sprint(count/8)); err != nil {
+	if err := w.startSides(ctx, 1, len(hosts), "--cache-size", fmt.Sprint(len(hosts)/8)); err != nil {
 		return err
 	}
 	t := load.Target{Hosts: hosts[:hot], Rare: hosts[hot:], RareEvery: 100, Connections: connections}
@@ -186,4 +163,9 @@ func (w *world) misses(ctx context.Context) error {
 	}
 	w.Add("dataplane/misses/sandlane/share", "%", "", share)
 	return nil
+}
+
+// largest makes the largest fleet and returns its hosts.
+func (w *world) largest(ctx context.Context) ([]string, error) {
+	return w.cluster.Fleet(ctx, w.Fleets[len(w.Fleets)-1])
 }

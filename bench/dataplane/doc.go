@@ -7,21 +7,11 @@
 //	hit          one sandbox, 32 connections, plain Envoy as well: the headline
 //	one          one connection: latency without queues
 //	open         fixed rate, half of what the do-nothing server reaches
-//	workers2     Envoy with two workers
-//	settings     the case hit with other settings of the gateway's Go runtime; runs only
-//	             if it is named (--cases settings)
 //	fleet-N      requests to N sandboxes, in turns with requests to one of them
 //	touch-N      the first request to each of N sandboxes, everything started anew
 //	in-use-N     the gateway's poll of Envoy for open requests, over N addresses
-//	sparse-R     R requests a second to each sandbox of the largest fleet, or of as many
-//	             as half of what the do-nothing server reaches allows, at fixed times
-//	intervals    the same with other times for which Envoy keeps an unused address; runs
-//	             only if it is named
 //	misses       one request of a hundred misses the route cache and is resolved
 //	             from the index
-//	busy         hits while 500 requests are parked on claims, and sandboxes are
-//	             made and deleted; the same goes on beside the floor's rounds, so the
-//	             ratio does not say what parking costs: the CPU rows do
 //
 // A round in which a request fails is no measurement: the section ends with the
 // error.

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,6 +49,19 @@ func (w *fastWorld) fastMisses(ctx context.Context) error {
 		return err
 	}
 	return w.withAndWithout(ctx, "misses", load.Target{Hosts: hosts, Connections: connections})
+}
+
+// knowAll sends one request to each sandbox, so that Envoy knows its address.
+func (w *world) knowAll(ctx context.Context, s *side, t load.Target) error {
+	t.Address = s.address
+	r, err := load.Once(ctx, t, time.Minute)
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
+		return fmt.Errorf("use all sandboxes of %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // withAndWithout compares Sandlane with the module and without it, where ExtProc

@@ -24,13 +24,8 @@ const polls = 10
 func (w *world) inUse(ctx context.Context, t load.Target) error {
 	count := len(t.Hosts)
 	// Use each address now, since Envoy forgets addresses that were not used for a while.
-	t.Address = w.ours.address
-	r, err := load.Once(ctx, t, time.Minute)
-	if err == nil {
-		err = r.Check()
-	}
-	if err != nil {
-		return fmt.Errorf("use all sandboxes: %w", err)
+	if err := w.knowAll(ctx, w.ours, t); err != nil {
+		return err
 	}
 	p := inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: inuse.NewRegistry(nil), Claims: claimed(count), AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),

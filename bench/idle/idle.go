@@ -9,21 +9,18 @@ import (
 
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/gateway/index"
-	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routing"
-	"github.com/sandlane/sandlane/test/result"
 )
 
 // Section returns the section of this package.
 func Section() suite.Section {
-	return suite.Section{Name: "idle", About: "unit costs of sandboxes that are not used: polls, stamps, memory", Run: run}
+	return suite.Section{Name: "idle", About: "unit costs of sandboxes that are not used: polls and memory", Run: run}
 }
 
 func run(ctx context.Context, e *suite.Env) error {
 	if err := poll(ctx, e); err != nil {
 		return err
 	}
-	stamps(e)
 	if err := indexMemory(ctx, e); err != nil {
 		return err
 	}
@@ -34,20 +31,6 @@ func run(ctx context.Context, e *suite.Env) error {
 }
 
 func claim(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i) }
-
-// stamps measures what stamping the use of its sandbox costs a request.
-func stamps(e *suite.Env) {
-	const touches = 100_000
-	r := inuse.NewRegistry(nil)
-	s := r.Stamp(sandboxID(1), claim(1))
-	for range max(e.Pairs, result.MinSamples) {
-		start := time.Now()
-		for range touches {
-			s.Touch(r.Now())
-		}
-		e.Add("idle/stamp/sandlane/time", "ns a request", "less", float64(time.Since(start).Nanoseconds())/touches)
-	}
-}
 
 // indexMemory fills the gateway's index.
 func indexMemory(ctx context.Context, e *suite.Env) error {
@@ -62,7 +45,6 @@ func indexMemory(ctx context.Context, e *suite.Env) error {
 	n := float64(e.Objects)
 	e.Add("idle/index/sandlane/pod", "bytes", "less", pods/n)
 	e.Add("idle/index/sandlane/sandbox", "bytes", "less", (both-pods)/n)
-	e.Add("idle/index/sandlane/per-10000-pods", "MB", "less", pods/n*10_000/(1<<20))
 	e.Progress("index: %.0f bytes a pod, %.0f a sandbox", pods/n, (both-pods)/n)
 	return nil
 }

@@ -20,7 +20,7 @@ func TestSection(t *testing.T) {
 	}
 	for name, least := range map[string]float64{
 		"idle/index/sandlane/pod": 100, "idle/index/sandlane/sandbox": 100, "idle/registry-5000/sandlane/memory": 50,
-		"idle/index/informer/pod": 1000, "idle/wire/sandlane/pod": 300, "idle/wire/sandlane/sandbox": 200, "idle/stamp/sandlane/time": 1,
+		"idle/index/informer/pod": 1000, "idle/wire/sandlane/pod": 300, "idle/wire/sandlane/sandbox": 200,
 	} {
 		row := e.Row(name)
 		if row == nil || len(row.Samples) == 0 {

@@ -40,9 +40,8 @@ func (s golangLRU) put(r *routecache.Route) { s.Add(r.SandboxID, r) }
 
 // mapMutex is the simplest store. mu guards m.
 type mapMutex struct {
-	mu   sync.Mutex
-	size int
-	m    map[string]*routecache.Route
+	mu sync.Mutex
+	m  map[string]*routecache.Route
 }
 
 func (s *mapMutex) get(id string) bool {
@@ -55,12 +54,6 @@ func (s *mapMutex) put(r *routecache.Route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.m[r.SandboxID] = r
-	if len(s.m) > s.size {
-		for id := range s.m { // the order is random enough
-			delete(s.m, id)
-			return
-		}
-	}
 }
 
 // kinds returns the kinds of stores, whose make makes one for n routes.
@@ -74,7 +67,7 @@ func kinds() []kind {
 			}
 			return golangLRU{c}
 		}},
-		{"map-mutex", func(size int) store { return &mapMutex{size: size, m: map[string]*routecache.Route{}} }},
+		{"map-mutex", func(int) store { return &mapMutex{m: map[string]*routecache.Route{}} }},
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	routes = 100_000
-	port   = 8000
+	routes  = 100_000
+	port    = 8000
+	streams = 64 // at once
 )
 
 // Section returns the section of this package.
@@ -81,10 +82,8 @@ func alone(ctx context.Context, e *suite.Env, dir string, requests [][]byte) err
 		return err
 	}
 	defer ours.close()
-	for _, streams := range []int{1, 16, 64} {
-		if err := inTurns(ctx, e, streams, floor, ours); err != nil {
-			return err
-		}
+	if err := inTurns(ctx, e, floor, ours); err != nil {
+		return err
 	}
 	for _, s := range []side{floor, ours} {
 		if err := allocations(ctx, e, s); err != nil {
@@ -94,7 +93,7 @@ func alone(ctx context.Context, e *suite.Env, dir string, requests [][]byte) err
 	return nil
 }
 
-// tune finds the settings under which the floor is the fastest with 64 streams.
+// tune finds the settings under which the floor is the fastest.
 func tune(ctx context.Context, e *suite.Env, start func(name string, env []string) (side, error)) ([]string, error) {
 	return e.TuneFloor(ctx, "socket", func(ctx context.Context, name string, env []string) (suite.Tried, error) {
 		s, err := start(name, env)
@@ -102,7 +101,7 @@ func tune(ctx context.Context, e *suite.Env, start func(name string, env []strin
 			return suite.Tried{}, err
 		}
 		return suite.Tried{Stop: s.close, Round: func(ctx context.Context) (float64, error) {
-			r, err := s.round(ctx, 64, e.PairTime/10)
+			r, err := s.round(ctx, streams, e.PairTime/10)
 			return r.PerSecond(), err
 		}}, nil
 	})
@@ -113,8 +112,8 @@ func (s side) close() {
 	s.Stop()
 }
 
-// inTurns measures both sides with the given number of streams.
-func inTurns(ctx context.Context, e *suite.Env, streams int, floor, ours side) error {
+// inTurns measures both sides.
+func inTurns(ctx context.Context, e *suite.Env, floor, ours side) error {
 	name := fmt.Sprintf("socket/streams-%d/", streams)
 	d := e.PairTime / 5
 	for _, s := range []side{floor, ours} {
@@ -163,7 +162,7 @@ func allocations(ctx context.Context, e *suite.Env, s side) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.round(ctx, 64, max(e.PairTime/5, time.Second))
+	r, err := s.round(ctx, streams, max(e.PairTime/5, time.Second))
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func allocations(ctx context.Context, e *suite.Env, s side) error {
 	if err != nil {
 		return err
 	}
-	row := "socket/streams-64/" + s.name + "/"
+	row := fmt.Sprintf("socket/streams-%d/%s/", streams, s.name)
 	e.Add(row+"allocations", "a request", "less", (after-before)/float64(r.Requests))
 	bytes, err := s.Memory()
 	e.Add(row+"memory", "MB", "less", bytes/(1<<20))

@@ -57,23 +57,6 @@ func scrape(ctx context.Context, url, name, label string) (map[string]float64, e
 	return sums, nil
 }
 
-// Parked is how many requests wait in the gateway.
-func (g *Gateway) Parked(ctx context.Context) (int, error) {
-	all, err := g.Metric(ctx, "sandlane_extproc_parked", "")
-	return int(all[""]), err
-}
-
-// AwaitParked waits until that many requests wait in the gateway.
-func (g *Gateway) AwaitParked(ctx context.Context, want int) error {
-	return Await(ctx, func(ctx context.Context) error {
-		n, err := g.Parked(ctx)
-		if err == nil && n < want {
-			err = fmt.Errorf("%d of %d requests are parked", n, want)
-		}
-		return err
-	})
-}
-
 // Answers counts how the gateway answered requests, by outcome.
 func (g *Gateway) Answers(ctx context.Context) (map[string]float64, error) {
 	return g.Metric(ctx, "sandlane_extproc_requests_total", "outcome")
