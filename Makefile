@@ -136,6 +136,7 @@ lint: $(LINT) ## run golangci-lint
 	cd hack/release && $(LINT) run ./...
 	cd hack/drawings && $(LINT) run ./...
 	cd test/console && $(LINT) run ./...
+	cd bench && $(LINT) run ./...
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## regenerate deepcopy functions, CRDs, protobuf and OpenAPI code, documented manifests and drawings
@@ -162,8 +163,7 @@ bench-quick: bench-build ## the same with short rounds, two minutes
 
 .PHONY: bench-build
 bench-build: build
-	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench ./bench
-	$(BUILD) -ldflags '-s -w' -o bin/sandlane-bench-floor ./bench/floor
+	cd bench && $(BUILD) -ldflags '-s -w' -o ../bin/sandlane-bench . && $(BUILD) -ldflags '-s -w' -o ../bin/sandlane-bench-floor ./floor
 	@if [ -f local/helpers/bin/fastpath.so ]; then $(call replace,local/helpers/bin/fastpath.so,bin/fastpath.so); else rm -f bin/fastpath.so; fi
 	$(BENCH_TEST) -o bin/sandlane-bench-sandboxpool ./reconcilers/sandboxpool
 	$(BENCH_TEST) -o bin/sandlane-bench-idletimeout ./reconcilers/idletimeout

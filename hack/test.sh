@@ -109,11 +109,11 @@ await() {
 }
 
 # vet looks at all packages, also at those whose tests run elsewhere.
-vet() { { go vet ./... && (cd test/console && go vet ./...); } || status=1; }
+vet() { { go vet ./... && (cd bench && go vet ./...) && (cd test/console && go vet ./...); } || status=1; }
 
 # Of these packages make test-all asks the race detector. In most nothing runs beside
-# anything else; envoy and bench put load on another program.
-calm='(access|api/.*|bench/.*|checkpoint|cmd/sandlane/(check|cmdflags|daemon|uninstall)|credentials/certificate|egress|envoy|hack|hack/.*|interpreter|kubeclient/backoff|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/(podtemplate|poststarthooks))|sandboxd/archive|test/.*)'
+# anything else; envoy puts load on another program.
+calm='(access|api/.*|checkpoint|cmd/sandlane/(check|cmdflags|daemon|uninstall)|credentials/certificate|egress|envoy|hack|hack/.*|interpreter|kubeclient/backoff|local/(authority|binaries|helpers)|reconcilers/(internal/resync|podstate|sandboxenv/poolrender|sandboxpool/(podtemplate|poststarthooks))|sandboxd/archive|test/.*)'
 
 # of lists the packages that are calm, or with -v the others, the named ones first.
 of() {
@@ -127,7 +127,11 @@ of() {
 calm() {
 	mapfile -t packages < <(of '' ./envoy)
 	tests -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m -skip "^($alone)\$" "${packages[@]}"
+	benches tests
 }
+
+# benches are the tests of bench, a module of its own: with tests, or with_race.
+benches() { (cd bench && "$1" -ldflags='-s -w' -shuffle=on -p 2 -timeout 15m ./... && exit "$status") || status=1; }
 
 # browser runs tests of the console's page in a real browser, which is installed while
 # other tests compile. Where none can be had, a note says so: nothing else depends on it.
@@ -220,6 +224,7 @@ fi
 if wants storm; then
 	mapfile -t packages < <(of '' ./envoy)
 	with_race -shuffle=on -p 6 -timeout 10m -skip "^($alone)\$" "${packages[@]}"
+	benches with_race
 	FORMAT=testname tests -count=1 -timeout 15m -run '^TestThousandSandboxes$' ./test/e2b/...
 	SANDLANE_FAST_PATH=off SANDLANE_STORM=full FORMAT=testname tests -count=1 -timeout 10m -run '^TestResumeOfAHibernatedSandboxCosts$' ./test/e2b
 	SANDLANE_STORM=full FORMAT=testname with_race -count=1 -timeout 20m -run '^TestClaimsUnderFailingWrites$' ./gateway/activation

@@ -89,13 +89,15 @@ var parse = sync.OnceValues(func() ([]pkg, error) {
 	return all, err
 })
 
-// skipped reports whether a folder holds no code of this module.
+// skipped reports whether a folder holds no code of this module, nor of bench, a module that is
+// compiled in one workspace with it.
 func skipped(name, base string) bool {
 	if strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" {
 		return true
 	}
 	_, err := os.Stat(filepath.Join(name, "go.mod"))
-	return err == nil
+	_, workErr := os.Stat(filepath.Join(name, "go.work"))
+	return err == nil && workErr != nil
 }
 
 func parseFile(name, rel string) (file, error) {
