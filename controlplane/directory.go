@@ -72,7 +72,9 @@ type Gateway struct {
 // A gateway whose lease has ended is still asked what is in use while its pod is
 // there.
 // A list or event older than what is known is ignored. A new Directory counts
-// each lease from when it first saw it. It is safe for concurrent use.
+// each lease from when it first saw it, also one that was over for the controller before:
+// no mark in the holder may say so, since a backup of etcd brings the mark back of a gateway
+// that has joined since (TestLeaseModel). It is safe for concurrent use.
 //
 // The states of a gateway, as a Directory sees it:
 //
