@@ -17,8 +17,8 @@
 //
 //	dataplane  plain Envoy to a static cluster; and the same Envoy configuration
 //	           as Sandlane's but for the socket, with a do-nothing ext_proc server
-//	           (bench/floor: one file, grpc-go, one answer made before the first
-//	           request and encoded for each, with the same metadata fields and
+//	           (bench/floor: one file, grpc-go, fields made before the first request
+//	           and sent with each answer's time, the same metadata fields and
 //	           window sizes) under the GOMAXPROCS and GOGC that suit it best here,
 //	           which are tried first, in turns
 //	fastpath   the same two beside Sandlane without its module and with it; for many

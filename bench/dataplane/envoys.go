@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/sandlane/sandlane/bench/suite"
 	"github.com/sandlane/sandlane/envoy"
@@ -64,8 +65,8 @@ func startEnvoy(ctx context.Context, e *suite.Env, name string, o envoy.Options,
 	return p, fmt.Sprintf("127.0.0.1:%d", o.Port), err
 }
 
-// plain turns a configuration into that of a plain proxy: without ExtProc, and with one fixed
-// address in the sandboxes' cluster. It changes nothing else.
+// plain turns a configuration into that of a plain proxy: without ExtProc and what asks for
+// its answer, and with one fixed address in the sandboxes' cluster. It changes nothing else.
 func plain(upstream int) func(*bootstrapv3.Bootstrap) error {
 	return func(b *bootstrapv3.Bootstrap) error {
 		if err := withoutExtProc(b); err != nil {
@@ -116,6 +117,28 @@ func withoutExtProc(b *bootstrapv3.Bootstrap) error {
 	}
 	if err := filter.GetTypedConfig().MarshalFrom(manager); err != nil {
 		return fmt.Errorf("write Envoy's connection manager: %w", err)
+	}
+	for _, c := range b.GetStaticResources().GetClusters() {
+		if c.GetName() == envoy.SandboxCluster {
+			if err := withoutAge(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withoutAge takes the filters away that refuse a request without a young answer of ExtProc.
+func withoutAge(c *clusterv3.Cluster) error {
+	for _, packed := range c.GetTypedExtensionProtocolOptions() {
+		options := &httpv3.HttpProtocolOptions{}
+		if err := packed.UnmarshalTo(options); err != nil {
+			return fmt.Errorf("read the options of Envoy's cluster: %w", err)
+		}
+		options.HttpFilters = nil
+		if err := packed.MarshalFrom(options); err != nil {
+			return fmt.Errorf("write the options of Envoy's cluster: %w", err)
+		}
 	}
 	return nil
 }

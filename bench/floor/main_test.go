@@ -12,13 +12,13 @@ import (
 
 // The floor answers with the fields that it claims to, and its memory does not grow.
 func TestFloor(t *testing.T) {
-	m := answer("b7", netip.MustParseAddr("127.1.0.7"), 8000)
-	fields := m.GetDynamicMetadata().GetFields()["sandlane"].GetStructValue().GetFields()
-	want := []string{"claim", "destination", "pod_uid", "port", "sandbox_id"} // docs/design, 5
-	if got := slices.Sorted(maps.Keys(fields)); !reflect.DeepEqual(got, want) {
+	m := fieldsOf("b7", netip.MustParseAddr("127.1.0.7"), 8000).answer()
+	got := m.GetDynamicMetadata().GetFields()["sandlane"].GetStructValue().GetFields()
+	want := []string{"answered", "claim", "destination", "pod_uid", "port", "sandbox_id"} // docs/design, 5
+	if got := slices.Sorted(maps.Keys(got)); !reflect.DeepEqual(got, want) {
 		t.Errorf("metadata %v, want %v", got, want)
 	}
-	if got := fields["destination"].GetStringValue(); got != "127.1.0.7:8000" {
+	if got := got["destination"].GetStringValue(); got != "127.1.0.7:8000" {
 		t.Errorf("destination %s", got)
 	}
 	text, err := os.ReadFile("main.go")
