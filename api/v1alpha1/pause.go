@@ -74,27 +74,6 @@ func TimeoutMode(s *Sandbox) PauseMode {
 	return PauseFreeze
 }
 
-// Hibernated reports whether the sandbox is paused without a pod: its files are in the
-// checkpoint that it names.
-func Hibernated(s *Sandbox) bool {
-	return s.Spec.Paused && s.Spec.Restore != nil && s.Spec.Binding == nil
-}
-
-// Saving reports whether the sandbox is paused and its files are being kept, or will be: what
-// resumes it waits for that, and restores them. If keeping them has failed for a minute, it is
-// resumed with its memory.
-func Saving(s *Sandbox) bool {
-	return s.Spec.Paused && s.Spec.PauseMode == PauseHibernate && s.Spec.Binding != nil && StateOfPause(s) != ReasonSaveFailed
-}
-
-// WithoutPod reports whether the sandbox has no pod and its files are kept: it hibernates, or
-// is resumed and waits for a pod.
-func WithoutPod(s *Sandbox) bool { return s.Spec.Restore != nil && s.Spec.Binding == nil }
-
-// Restoring reports whether the sandbox is resumed and its files are not restored yet, in
-// a pod that it has or is to get. No request may reach it.
-func Restoring(s *Sandbox) bool { return !s.Spec.Paused && s.Spec.Restore != nil }
-
 // EndAfter is the end time of a sandbox that is to run for d from now on. An API server
 // keeps whole seconds: it is the next one in UTC, since to end a sandbox early is worse
 // than late. The sandbox runs for at least d, and for a second more at most.
@@ -136,42 +115,6 @@ const (
 	ReasonResuming   = "Resuming"
 	ReasonResumed    = "Resumed"
 )
-
-// EverPaused reports whether the sandbox was paused at least once. Such a sandbox may be
-// frozen whatever its spec says now, until Awake or its freezer says otherwise.
-func EverPaused(s *Sandbox) bool { return s.Spec.Paused || s.Spec.PauseMode != "" }
-
-// StateOfPause returns how far the pause or resume that the sandbox's spec asks for has come;
-// empty if the status is about another one, or nothing was ever asked for.
-func StateOfPause(s *Sandbox) PauseState {
-	if p := s.Status.Pause; p != nil && p.Order == s.Spec.PauseOrder {
-		return p.State
-	}
-	return ""
-}
-
-// Frozen reports whether the sandbox's processes were stopped as its spec asks now.
-func Frozen(s *Sandbox) bool { return StateOfPause(s) == ReasonFrozen }
-
-// Stopped reports whether, by its status, a freezer has stopped the sandbox's processes and
-// has not said since that they run. Such a sandbox is not taken for one without a freezer.
-func Stopped(s *Sandbox) bool { return s.Status.Pause != nil && s.Status.Pause.Stopped }
-
-// NotFreezing reports why the pause that the sandbox's spec asks for will not be carried
-// out, ReasonNoFreezer or ReasonFreezeFailed; nothing if it may be.
-func NotFreezing(s *Sandbox) PauseState {
-	switch state := StateOfPause(s); state {
-	case ReasonNoFreezer, ReasonFreezeFailed:
-		return state
-	}
-	return ""
-}
-
-// Awake reports whether the status shows that the sandbox's processes run: it was never
-// paused, or its processes were continued or its files restored after its last resume. An
-// older status does not count: it may have been paused and resumed since, and the resume is
-// not carried out yet.
-func Awake(s *Sandbox) bool { return !EverPaused(s) || StateOfPause(s) == ReasonResumed }
 
 // Freezable reports whether the pods of a spec can be frozen by their sandboxd: it stops
 // what runs in its own container alone, and a liveness probe would end what it stopped.

@@ -8,37 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is frozen or awake is so for one order; a sandbox that was never paused is awake
-// whatever its status says.
-func TestFrozenAndAwake(t *testing.T) {
-	at := func(paused bool, state PauseState, of int64) *Sandbox {
-		s := &Sandbox{}
-		s.Spec.Paused, s.Spec.PauseMode, s.Spec.PauseOrder = paused, PauseFreeze, 3
-		s.Status.Pause = &PauseStatus{Order: of, State: state}
-		return s
-	}
-	unseen := at(false, "", 0)
-	unseen.Status.Pause = nil
-	for what, c := range map[string]struct {
-		s             *Sandbox
-		frozen, awake bool
-	}{
-		"never paused":             {&Sandbox{}, false, true},
-		"frozen":                   {at(true, ReasonFrozen, 3), true, false},
-		"frozen, as of then":       {at(true, ReasonFrozen, 1), false, false},
-		"freezing":                 {at(true, ReasonFreezing, 3), false, false},
-		"hibernating":              {at(true, ReasonHibernated, 3), false, false},
-		"resumed":                  {at(false, ReasonResumed, 3), false, true},
-		"resumed, as of then":      {at(false, ReasonResumed, 1), false, false},
-		"resuming":                 {at(false, ReasonResuming, 3), false, false},
-		"resumed, nothing written": {unseen, false, false},
-	} {
-		if f, a := Frozen(c.s), Awake(c.s); f != c.frozen || a != c.awake {
-			t.Errorf("%s: frozen %v, awake %v", what, f, a)
-		}
-	}
-}
-
 // sandboxd freezes its own container alone, and what a probe would end is not frozen.
 func TestFreezable(t *testing.T) {
 	for what, c := range map[string]struct {

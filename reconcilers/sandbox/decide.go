@@ -209,7 +209,7 @@ func decideBacked(v view) decision {
 	case phase == v1alpha1.PodStopping:
 		return failed(fmt.Sprintf("its pod %s was stopped", pod.Name))
 	case phase == v1alpha1.PodRunning:
-		return decision{phase: lifePhase(v.sandbox)}
+		return decision{phase: phaseOfStep(v.sandbox)}
 	default:
 		return decision{phase: v1alpha1.SandboxStarting}
 	}

@@ -11,70 +11,82 @@ import (
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
-// lifePhase returns the phase of a sandbox whose pod runs, by what its spec asks for and
-// whether its status says that this is carried out.
-func lifePhase(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
-	switch {
-	case v1alpha1.Restoring(s):
-		return v1alpha1.SandboxResuming
-	case v1alpha1.Frozen(s):
-		return v1alpha1.SandboxPaused
-	case s.Spec.Paused:
+// phaseOfStep is the phase of a sandbox whose pod runs, by the next step of its pause or resume.
+func phaseOfStep(s *v1alpha1.Sandbox) v1alpha1.SandboxPhase {
+	switch v1alpha1.NextPauseStep(s) {
+	case v1alpha1.PauseStepFreeze, v1alpha1.PauseStepSave:
 		return v1alpha1.SandboxPausing
-	case v1alpha1.Awake(s):
-		return v1alpha1.SandboxRunning
+	case v1alpha1.PauseStepBind, v1alpha1.PauseStepRestore, v1alpha1.PauseStepThaw:
+		return v1alpha1.SandboxResuming
 	}
-	return v1alpha1.SandboxResuming
+	if s.Spec.Paused {
+		return v1alpha1.SandboxPaused
+	}
+	return v1alpha1.SandboxRunning
 }
 
-// enforcePause makes a gateway order the sandbox's freezer to do what the spec asks for, and notes
-// in next, the object to be written, how far that has come. It returns how long until it is
-// to be called again.
+// enforcePause has a gateway take the next step of a sandbox whose pod runs, if it is an order to
+// the freezer, and notes in next, the object to be written, how far that has come. It returns
+// how long until it is to be called again.
 func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Duration) {
-	if !v1alpha1.EverPaused(s) || v1alpha1.Frozen(s) || v1alpha1.Awake(s) || s.Spec.Restore != nil {
+	step := v1alpha1.NextPauseStep(s)
+	switch step {
+	case v1alpha1.PauseStepFreeze, v1alpha1.PauseStepSave, v1alpha1.PauseStepThaw:
+	default:
 		return 0
 	}
-	order := freezerOrderOf(s)
-	saves, o := order.Saves, r.orders.ensure(order)
+	o := r.orders.ensure(freezerOrderOf(s))
 	stopped := o.frozen || v1alpha1.Stopped(s)
-	state := v1alpha1.PauseState(v1alpha1.ReasonFreezing)
-	if saves {
-		state = v1alpha1.ReasonSaving
+	state, again := stateOfStep(step, o, stopped, s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause)
+	if again {
+		r.orders.again(s.Name)
+		o.wait = enforcePauseWait
 	}
-	switch {
-	case saves && o.done:
-		// A gateway has written that the pod is given up, and the cache does not show that yet.
-		r.orders.again(s.Name)
-		o.wait = enforcePauseWait
-	case saves && o.unanswered && stopped,
-		saves && o.late && (stopped || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause):
-		// The sandbox stays frozen and the order is repeated, so that its files are not lost.
-		// One that was never frozen gets FreezeFailed below, as without files to keep.
-		state = v1alpha1.ReasonSaveFailed
-	case s.Spec.Paused && o.done:
-		state = v1alpha1.ReasonFrozen
-	case s.Spec.Paused && o.noFreezer && stopped: // its freezer takes no order of ours any more: it is asked again
-		r.orders.again(s.Name)
-		o.wait = enforcePauseWait
-	case s.Spec.Paused && o.noFreezer:
-		state, o.wait = v1alpha1.ReasonNoFreezer, retrySoon // notFreezing decides what follows
-	case s.Spec.Paused && o.late && !stopped && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause:
-		state, o.wait = v1alpha1.ReasonFreezeFailed, retrySoon
-	case s.Spec.Paused && o.unanswered && !stopped:
-		state = v1alpha1.ReasonUnanswered
-	case s.Spec.Paused:
-	case o.done, o.noFreezer && !v1alpha1.Stopped(s): // without a freezer it was never frozen
-		state = v1alpha1.ReasonResumed
-	case o.noFreezer: // its freezer takes no order of ours any more: it is asked again
-		r.orders.again(s.Name)
-		o.wait = enforcePauseWait
-		fallthrough
-	default:
-		state = v1alpha1.ReasonResuming
+	if state == v1alpha1.ReasonNoFreezer || state == v1alpha1.ReasonFreezeFailed {
+		o.wait = retrySoon // notFreezing decides what follows
 	}
 	r.setPause(s, next, state, state == v1alpha1.ReasonFrozen || state != v1alpha1.ReasonResumed && stopped)
-	next.Status.Phase = lifePhase(next)
+	next.Status.Phase = phaseOfStep(next)
 	return o.wait
+}
+
+// stateOfStep returns how far a step has come whose order has this outcome, and whether the order
+// has to begin again although it is settled. stopped: a freezer has stopped the sandbox, and none
+// has said since that it runs. byTimeout: the sandbox is one that its timeouts pause.
+//
+// A sandbox that is stopped does not end for want of a freezer: if it takes no order of ours
+// any more, or its files cannot be kept, it stays stopped and is asked again.
+func stateOfStep(step v1alpha1.PauseStep, o outcome, stopped, byTimeout bool) (state v1alpha1.PauseState, again bool) {
+	if step == v1alpha1.PauseStepThaw {
+		switch {
+		case o.done, o.noFreezer && !stopped: // without a freezer it was never stopped
+			return v1alpha1.ReasonResumed, false
+		}
+		return v1alpha1.ReasonResuming, o.noFreezer
+	}
+	going := v1alpha1.PauseState(v1alpha1.ReasonFreezing)
+	if step == v1alpha1.PauseStepSave {
+		going = v1alpha1.ReasonSaving
+		switch {
+		case o.done: // a gateway has written that the pod is given up, and the cache does not show that yet
+			return going, true
+		case o.unanswered && stopped, o.late && (stopped || !byTimeout):
+			return v1alpha1.ReasonSaveFailed, false
+		}
+	}
+	switch {
+	case o.done:
+		return v1alpha1.ReasonFrozen, false
+	case stopped:
+		return going, o.noFreezer
+	case o.noFreezer:
+		return v1alpha1.ReasonNoFreezer, false
+	case o.late && byTimeout:
+		return v1alpha1.ReasonFreezeFailed, false
+	case o.unanswered:
+		return v1alpha1.ReasonUnanswered, false
+	}
+	return going, false
 }
 
 // setPause notes in next, the object to be written, how far the pause or resume that the spec
@@ -114,7 +126,7 @@ func setPaused(s *v1alpha1.Sandbox) {
 func freezerOrderOf(s *v1alpha1.Sandbox) controlplane.EnforcePause {
 	return controlplane.EnforcePause{
 		SandboxID: s.Name, ClaimID: s.Spec.Binding.ClaimID, Order: s.Spec.PauseOrder,
-		Freeze: s.Spec.Paused, Saves: s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate,
+		Freeze: s.Spec.Paused, Saves: v1alpha1.NextPauseStep(s) == v1alpha1.PauseStepSave,
 	}
 }
 
@@ -185,7 +197,7 @@ func pausedTooLong(v view, d decision, now time.Time) decision {
 // frozenTooLong makes a sandbox hibernate once it was frozen for its pool's hibernateAfter.
 func frozenTooLong(v view, d decision, now time.Time) decision {
 	s := v.sandbox
-	if d.step != stepNone || v.hibernateAfter == 0 || s.Spec.PauseMode != v1alpha1.PauseFreeze || !v1alpha1.Frozen(s) {
+	if d.step != stepNone || v.hibernateAfter == 0 || v1alpha1.StateOfPause(s) != v1alpha1.ReasonFrozen {
 		return d
 	}
 	left := s.Status.Pause.Since.Add(v.hibernateAfter).Sub(now)

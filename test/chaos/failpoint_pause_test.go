@@ -168,7 +168,7 @@ func (p *pausing) settled(id string, paused bool) {
 		s, found := shared.Sandbox(p.t, id)
 		done := found && s.Spec.Paused == paused && s.Spec.End == nil && s.Status.ObservedGeneration == s.Generation
 		if paused {
-			return done && v1alpha1.Frozen(&s), fmt.Sprintf("%+v", s.Status)
+			return done && v1alpha1.StateOfPause(&s) == v1alpha1.ReasonFrozen, fmt.Sprintf("%+v", s.Status)
 		}
 		return done && v1alpha1.Awake(&s) && s.Status.Phase == v1alpha1.SandboxRunning, fmt.Sprintf("%+v", s.Status)
 	})
