@@ -5,7 +5,8 @@
 // for the controller.
 //
 // The freezer itself is sandboxd's. This package authorises no caller, and writes no status
-// (reconcilers/sandbox does). docs/design/pause.md has the states and the order of the steps.
+// (reconcilers/sandbox does). docs/design/pause.md has the states; takeStep has the table of
+// steps, of which each can be taken again, by any gateway, after any failure below.
 //
 // # Why no request reaches a frozen or a foreign sandbox
 //

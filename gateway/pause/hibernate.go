@@ -89,7 +89,7 @@ func (p *Pauser) awaitSaved(ctx context.Context, s *v1alpha1.Sandbox) error {
 	if !v1alpha1.Saving(s) {
 		return nil
 	}
-	switch err := p.stop(ctx, s); {
+	switch err := p.takeStep(ctx, s); {
 	case err == nil, errors.Is(err, writes.ErrStale):
 		return writes.ErrStale
 	case ctx.Err() != nil:

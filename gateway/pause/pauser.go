@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
-	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
@@ -144,17 +142,13 @@ func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.P
 		return err
 	}
 	written := time.Now()
-	failpoint.Hit("pause/written")             // the pause is written, nothing of it is carried out
-	err = p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may have begun since the probe
-	busy := errors.Is(err, sandboxdclient.ErrBusy)
-	failpoint.Hit("pause/frozen") // all is stopped, the client has no answer yet
-	if err == nil && mode == v1alpha1.PauseHibernate {
-		err = p.hibernate(ctx, s)
-	}
-	if errors.Is(err, errEnded) {
+	failpoint.Hit("pause/written") // the pause is written, nothing of it is carried out
+	err = p.takeStep(ctx, s)
+	busy := errors.Is(err, sandboxdclient.ErrBusy) // a snapshot has begun since the probe
+	switch {
+	case errors.Is(err, errEnded):
 		return err
-	}
-	if err == nil || errors.Is(err, writes.ErrStale) { // ErrStale: the sandbox was paused, and another call has resumed it already
+	case err == nil, errors.Is(err, writes.ErrStale): // ErrStale: the sandbox was paused, and another call has resumed it already
 		return nil
 	}
 	// Undo the pause, also if the client has left.
@@ -231,9 +225,8 @@ func (p *Pauser) resume(ctx context.Context, s *v1alpha1.Sandbox, endAt *metav1.
 	if err := p.write(ctx, s, false, writes.Resume(s, endAt)); err != nil {
 		return err
 	}
-	failpoint.Hit("pause/resumed")                // the resume is written, all is still stopped
-	err := p.orderBusy(ctx, s, p.orders.Unfreeze) // sandboxd stops reading the files at this order
-	failpoint.Hit("pause/thawed")                 // all runs, the client has no answer yet
+	failpoint.Hit("pause/resumed") // the resume is written, all is still stopped
+	err := p.takeStep(ctx, s)
 	if err == nil {
 		p.remember(s.Spec.Binding.ClaimID, ownWrite{order: s.Spec.PauseOrder, awake: true})
 		return nil
@@ -292,72 +285,5 @@ func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, clai
 		s.Spec.PauseOrder != order || s.Spec.Paused != freeze:
 		return writes.ErrStale
 	}
-	if !freeze {
-		return p.order(ctx, s, p.orders.Unfreeze)
-	}
-	return p.stop(ctx, s)
-}
-
-// stop carries out a pause that is written: it freezes the sandbox and, if it is to hibernate,
-// keeps its files and gives up its pod. ErrNotSaved means that it is frozen.
-func (p *Pauser) stop(ctx context.Context, s *v1alpha1.Sandbox) error {
-	err := p.orderBusy(ctx, s, p.orders.Freeze) // a snapshot may be under way
-	if err == nil && s.Spec.PauseMode == v1alpha1.PauseHibernate {
-		if err = p.hibernate(ctx, s); err != nil {
-			err = fmt.Errorf("%w: %w", ErrNotSaved, err)
-		}
-	}
-	return err
-}
-
-// sendOrder sends one order to the freezer of a pod; it is a method of Orders.
-type sendOrder func(ctx context.Context, id string, pod *corev1.Pod, number int64) error
-
-// order sends an order with the sandbox's pauseOrder to the freezer of its pod, under the
-// conditions of every call to a pod: the route cache still admits the pod's address, and
-// the call is short. It repeats the order after errors that may pass. ErrStale is sandboxd's
-// answer: it has carried out a later order.
-func (p *Pauser) order(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
-	delays := backoff.Doubling(10*time.Millisecond, time.Second)
-	for tries, moved := 0, 0; ; {
-		pod, err := p.pods.Callable(ctx, p.pods.Begin(s.Name), s)
-		if errors.Is(err, writes.ErrStale) {
-			// The cause may be that the watch has just shown this gateway's own write, so this
-			// does not count as a try.
-			if moved++; moved > movesAtOnce && !backoff.Sleep(ctx, delays.Step()) {
-				return fmt.Errorf("the route to the sandbox keeps changing: %w", ctx.Err())
-			}
-			continue
-		}
-		if err == nil {
-			err = sendOnce(ctx, s, pod, send)
-		}
-		if tries++; err == nil || final(err) || tries == orderTries || !backoff.Sleep(ctx, delays.Step()) {
-			return err
-		}
-	}
-}
-
-// orderBusy is order, tried for longer while sandboxd reads the sandbox's files.
-func (p *Pauser) orderBusy(ctx context.Context, s *v1alpha1.Sandbox, send sendOrder) error {
-	err := p.order(ctx, s, send)
-	for range busyTries {
-		if !errors.Is(err, sandboxdclient.ErrBusy) || !backoff.Sleep(ctx, busyWait) {
-			break
-		}
-		err = p.order(ctx, s, send)
-	}
-	return err
-}
-
-// final reports whether an order that failed with err would fail again.
-func final(err error) bool {
-	return slices.ContainsFunc([]error{sandboxdclient.ErrNoFreezer, writes.ErrStale, sandboxdclient.ErrPodGone, ErrNotRunning, ErrUnsupported},
-		func(one error) bool { return errors.Is(err, one) })
-}
-
-func sendOnce(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod, send sendOrder) error {
-	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
-	defer cancel()
-	return send(ctx, s.Name, pod, s.Spec.PauseOrder)
+	return p.takeStep(ctx, s)
 }

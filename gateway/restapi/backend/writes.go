@@ -58,7 +58,7 @@ func (x *Backend) SetEnd(ctx context.Context, namespace, id string, at time.Time
 			return restapi.Sandbox{}, err
 		}
 		switch {
-		case s.Spec.Paused && s.Spec.PauseMode == v1alpha1.PauseHibernate && !v1alpha1.Hibernated(s):
+		case v1alpha1.NextPauseStep(s) == v1alpha1.PauseStepSave:
 			return restapi.Sandbox{}, restapi.ErrPausing
 		case s.Spec.Paused:
 			return restapi.Sandbox{}, restapi.ErrPaused
