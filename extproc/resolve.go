@@ -26,7 +26,10 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 	// Cloned, so that a map that keeps the ID does not keep the whole message in memory.
 	id := strings.Clone(c.target.ID)
 	c.target.ID = id
-	m := &missState{failed: s.failedUpstreams.take(id, time.Now())}
+	m := &missState{}
+	if s.failedUpstreams.take(id, time.Now()) {
+		m.doubt = upstreamFailed
+	}
 	defer m.leave()
 	c.outcome = outcomeResolved
 	for range maxRounds {
@@ -48,14 +51,14 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 			route := *res.Route
 			route.Stamp = s.o.Activity.Stamp(route.SandboxID, route.ClaimID)
 			if !s.o.Cache.Put(token, &route) {
-				m.refused, m.indexBehind = res.Route, true
+				m.refused, m.doubt = res.Route, indexBehind
 				continue
 			}
 		} else if err := s.authoriseAndActivate(ctx, c, m, res); err != nil {
 			if !errors.Is(err, routing.ErrExists) {
 				return err
 			}
-			m.indexBehind = true
+			m.doubt = indexBehind
 			continue
 		}
 		if answered, err := s.fromCache(c); answered || err != nil {
@@ -85,15 +88,26 @@ func (s *Server) awaitRelease(ctx context.Context, c *call, m *missState) (answe
 	return s.fromCache(c)
 }
 
+// doubt says how far a request believes the index in its next round. It only grows, but for
+// upstreamFailed, which one read of the API server turns into indexBehind.
+type doubt int
+
+const (
+	// noDoubt: the index is believed.
+	noDoubt doubt = iota
+	// indexBehind: the index has been found behind. It is believed only if it names a running
+	// pod, and not the refused route; otherwise the API server is asked.
+	indexBehind
+	// upstreamFailed: an upstream failure was reported. The API server is asked whatever the
+	// index says, and the index is believed only if that cannot be done.
+	upstreamFailed
+)
+
 // missState is what a request has learnt on its way.
 type missState struct {
-	// failed: an upstream failure was reported, so the index may be behind.
-	failed bool
-	// indexBehind: the index has been found behind; believe it only if it names a
-	// pod other than the refused one.
-	indexBehind bool
-	refused     *routecache.Route
-	resumes     int // that this request has begun
+	doubt   doubt
+	refused *routecache.Route // by the cache, as newer than what the index has seen; nil at first
+	resumes int               // that this request has begun
 	// unpark ends the parking; nil while not parked. The sandbox counts as in use until
 	// the end of miss, so that there is no gap before the stamp.
 	unpark func()
@@ -143,7 +157,7 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (routing.An
 	res := s.o.Resolver.Lookup(c.target.ID)
 	s.metrics.resolved(sourceIndex, start)
 	running := res.State == routing.Running && !sameRoute(res.Route, m.refused)
-	if !m.failed && (running || !m.indexBehind) {
+	if m.doubt == noDoubt || m.doubt == indexBehind && running {
 		return res, nil
 	}
 	caller, namespace := "", ""
@@ -164,12 +178,12 @@ func (s *Server) resolve(ctx context.Context, c *call, m *missState) (routing.An
 	start = time.Now()
 	live, err := s.o.Resolver.Resolve(ctx, c.target.ID, caller)
 	s.metrics.resolved(sourceLive, start)
-	if err != nil && ctx.Err() == nil && m.failed && running {
+	if err != nil && ctx.Err() == nil && m.doubt == upstreamFailed && running {
 		// The failed upstream does not prove the index's route wrong, and no read did. The
 		// route is as safe as that of any request while the API server is away.
 		live, err = res, nil
 	}
-	m.failed = false
+	m.doubt = indexBehind
 	return live, err
 }
 
@@ -188,7 +202,7 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		var err error
 		if r, err = s.mayCreate(c); err != nil {
 			var bad *BadTargetError
-			if !m.indexBehind && !errors.As(err, &bad) { // it may exist: the index can be behind a create
+			if m.doubt == noDoubt && !errors.As(err, &bad) { // it may exist: the index can be behind a create
 				return routing.ErrExists
 			}
 			return err
@@ -214,7 +228,7 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 			err = s.mayResumePaused(c, res)
 		}
 		if err != nil {
-			if !m.indexBehind { // it may be resumed: the index can be behind
+			if m.doubt == noDoubt { // it may be resumed: the index can be behind
 				return routing.ErrExists
 			}
 			return err
@@ -252,6 +266,6 @@ func (s *Server) activate(ctx context.Context, c *call, m *missState, r routing.
 	start := time.Now()
 	err := s.o.Activator.Activate(ctx, r)
 	s.metrics.activated(c.outcome, err, start)
-	m.indexBehind = true
+	m.doubt = indexBehind
 	return err
 }
