@@ -170,7 +170,7 @@ bench-build: build
 	$(BENCH_TEST) -o bin/sandlane-bench-reconcilers ./reconcilers
 
 .PHONY: bench-once
-bench-once: $(GOTESTSUM) ## run each Go benchmark of the hot paths once, so that none rots
+bench-once: $(GOTESTSUM) ## run each Go benchmark of the hot paths once, and hits of bench, so that none rots
 	@hack/test.sh bench-once
 
 .PHONY: clean

@@ -243,6 +243,9 @@ fi
 if wants bench-once; then
 	# gotestsum takes a benchmark for a test that did not end.
 	go test -vet=off -run '^$' -bench . -benchtime 1x ./routecache/... ./extproc/... ./gateway/... ./credentials/... ./controlplane/... ./reconcilers/... || status=1
+	# One pair of rounds through Envoy each, with it alone, a do-nothing server and Sandlane.
+	make --no-print-directory bench-build
+	bin/sandlane-bench quick --only dataplane,fastpath --cases hit --pairs 1 --out "$events/bench" || status=1
 fi
 if wants chaos; then
 	go vet -tags failpoints ./failpoint/... ./checkpoint || status=1
