@@ -289,15 +289,11 @@ func TestHibernationWithoutDigests(t *testing.T) {
 func TestLimitAfterAHibernationThatFails(t *testing.T) {
 	w := newResting(t, 1, nil)
 	limited := w.gatewayWith(kubetest.Config(t), func(o *Options) { o.CheckpointDir, o.MaxSnapshots = w.folder, 1 })
-	w.first.mu.Lock()
-	w.first.unfreezeStatus = http.StatusNotImplemented
-	w.first.mu.Unlock()
+	w.first.answerUnfreezes(http.StatusNotImplemented)
 	for range 3 {
 		wantError(t, "what cannot be frozen", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), restapi.ErrInvalid)
 	}
-	w.first.mu.Lock()
-	w.first.unfreezeStatus = 0
-	w.first.mu.Unlock()
+	w.first.answerUnfreezes(0)
 	wantError(t, "in the end", limited.api.sandboxes.Pause(t.Context(), w.ns, w.id, false), nil)
 	w.hibernates("in the end")
 }

@@ -212,12 +212,7 @@ func TestResumeOfAnotherGateway(t *testing.T) {
 	if err := w.gateways[0].api.sandboxes.Pause(t.Context(), w.ns, w.id, true); err != nil {
 		t.Fatal(err)
 	}
-	unfreezes := func(status int) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.unfreezeStatus = status
-	}
-	unfreezes(http.StatusInternalServerError)
+	d.answerUnfreezes(http.StatusInternalServerError)
 	if _, _, err := w.gateways[0].api.sandboxes.Resume(t.Context(), w.ns, w.id, 10*time.Minute); err == nil {
 		t.Fatal("it is resumed")
 	}
@@ -229,7 +224,7 @@ func TestResumeOfAnotherGateway(t *testing.T) {
 			t.Error("what is frozen is noted as awake")
 		}
 	}
-	unfreezes(0)
+	d.answerUnfreezes(0)
 	if err := w.gateways[1].makeReady(t.Context(), behind, pod); err != nil {
 		t.Error(err)
 	}

@@ -227,9 +227,7 @@ func TestPauseAsksFirst(t *testing.T) {
 		http.StatusUnauthorized: restapi.ErrInvalid, http.StatusNotImplemented: restapi.ErrInvalid,
 		http.StatusAccepted: restapi.ErrNotRunning, http.StatusInternalServerError: restapi.ErrUnanswered,
 	} {
-		d.mu.Lock()
-		d.unfreezeStatus = status
-		d.mu.Unlock()
+		d.answerUnfreezes(status)
 		wantError(t, fmt.Sprint(status), g.api.sandboxes.Pause(t.Context(), w.ns, id, true), want)
 		if s := w.sandbox(id); s.Generation != generation || s.Spec.PauseMode != "" || len(d.carriedOut()) != 0 {
 			t.Errorf("%d: the spec is %+v, the freezer was asked to %v", status, s.Spec, d.carriedOut())
@@ -350,16 +348,26 @@ func TestPauseOfThePool(t *testing.T) {
 	if o := s.Spec.Timeouts; o.OnTimeout != v1alpha1.TimeoutPause || o.AutoResume != v1alpha1.AutoResumeAlways || w.sandbox(second.ID).Spec.Timeouts.OnTimeout != "" {
 		t.Errorf("the first request's has %+v, the other %+v", o, w.sandbox(second.ID).Spec.Timeouts)
 	}
+	kubetest.Eventually(t, "the gateway to see both", func() error {
+		if a, b := g.index.Resolve(first).UID, g.index.Resolve(second.ID).UID; a == "" || b == "" {
+			return fmt.Errorf("it shows %q and %q", a, b)
+		}
+		return nil
+	})
+	d.answerUnfreezes(http.StatusInternalServerError)
+	wantError(t, "one that its freezer refuses", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), restapi.ErrUnanswered)
+	d.answerUnfreezes(0)
 	if err := g.api.sandboxes.Pause(ctx, w.ns, first, true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the room of the one that was not paused: %v", err)
 	}
+	generation := w.sandbox(second.ID).Generation
+	wantError(t, "one too many, whatever the watch shows", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), restapi.ErrPausedLimit)
 	kubetest.Eventually(t, "the gateway to see it", func() error {
 		if n := g.index.Paused(w.ns, "resting"); n != 1 {
 			return fmt.Errorf("%d are paused", n)
 		}
 		return nil
 	})
-	generation := w.sandbox(second.ID).Generation
 	wantError(t, "one too many", g.api.sandboxes.Pause(ctx, w.ns, second.ID, true), restapi.ErrPausedLimit)
 	if w.sandbox(second.ID).Generation != generation || len(d.carriedOut()) != 0 {
 		t.Errorf("it was written; the freezer was asked to %v", d.carriedOut())

@@ -237,6 +237,13 @@ func (d *sandboxd) order(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answerUnfreezes has it answer unfreezes with a status and carry none out; 0 ends that.
+func (d *sandboxd) answerUnfreezes(status int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unfreezeStatus = status
+}
+
 // carriedOut returns the orders so far.
 func (d *sandboxd) carriedOut() []string {
 	d.mu.Lock()

@@ -20,11 +20,11 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/builds"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
 	"github.com/sandlane/sandlane/reconcilers/idletimeout"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandbox"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv"
 	"github.com/sandlane/sandlane/reconcilers/sandboxenv/autoscaler"
@@ -159,7 +159,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		UnknownFor:    o.UnansweredPauseFor,
-		Rooms:         &pausecount.Rooms{},
+		Rooms:         &pauseroom.Rooms{},
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
 	}
 	if !o.NoRecords {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // pausesInstead reports whether an idle sandbox is paused and not ended: it asks for
@@ -29,7 +30,7 @@ func (r *IdleTimeoutReconciler) pausesInstead(ctx context.Context, s *v1alpha1.S
 	if !v1alpha1.Backs(pod, s) || !v1alpha1.Freezable(&pod.Spec) {
 		return false, nil
 	}
-	return r.Rooms.Take(ctx, r.client, s)
+	return pausecount.TakeRoom(ctx, r.Rooms, r.client, s)
 }
 
 // pause writes the pause of a prepared release, if that has not been called off. The

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/kubeclient/writes"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // DefaultInterval is the time between two checks if none is given; sandlane controller gives 1 s.
@@ -72,7 +72,7 @@ type IdleTimeoutReconciler struct {
 	// Hibernates: there is a store for the files of sandboxes that hibernate.
 	Hibernates bool
 	// Rooms is shared with reconcilers/sandbox; NewIdleTimeoutReconciler makes one.
-	Rooms *pausecount.Rooms
+	Rooms *pauseroom.Rooms
 
 	feed   feed
 	claims claims
@@ -102,7 +102,7 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 	}
 	return &IdleTimeoutReconciler{
 		client: c, APIReader: c, store: store, interval: interval, source: source,
-		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{}, Rooms: &pausecount.Rooms{},
+		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{}, Rooms: &pauseroom.Rooms{},
 	}
 }
 

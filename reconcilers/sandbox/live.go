@@ -102,7 +102,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		room := false
 		if mode != v1alpha1.PauseHibernate || r.Hibernates {
 			var err error
-			if room, err = r.Rooms.Take(ctx, r.Client, s); err != nil {
+			if room, err = pausecount.TakeRoom(ctx, r.Rooms, r.Client, s); err != nil {
 				return err
 			}
 		}

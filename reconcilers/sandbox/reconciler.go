@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/sandboxpool"
 )
 
@@ -65,7 +65,7 @@ type Reconciler struct {
 	// them hibernate.
 	Hibernates bool
 	// Rooms is shared with reconcilers/idletimeout. Nil: shared with none.
-	Rooms *pausecount.Rooms
+	Rooms *pauseroom.Rooms
 	// UnknownFor is how long a sandbox that its timeout has paused stays Pausing while its
 	// pod is silent; then it ends.
 	UnknownFor time.Duration

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/reconcilers/address"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
 
@@ -105,7 +105,7 @@ func (r *Reconciler) complete() {
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
 	}
 	if r.Rooms == nil {
-		r.Rooms = &pausecount.Rooms{}
+		r.Rooms = &pauseroom.Rooms{}
 	}
 	r.fences = newFences(c, r.attempt)
 	r.orders = newFreezerOrders(c, r.PauseEnforcer)

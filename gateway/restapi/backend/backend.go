@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/egress"
 	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
@@ -53,10 +54,10 @@ type Backend struct {
 
 	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 
-	lists   lists
-	kept    keptLists
-	undos   undos
-	freezes freezes
+	lists lists
+	kept  keptLists
+	undos undos
+	rooms pauseroom.Rooms // of freezes that clients ask for
 
 	logLimit rate.Sometimes // for lines that a client can cause in numbers
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
@@ -54,11 +55,10 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	if s.Spec.Paused || s.Spec.Restore != nil {
 		return x.pauser.Pause(ctx, s, mode) // refuses it, and counts that
 	}
-	end, err := x.mayPause(s, mode)
+	giveBack, err := x.mayPause(ctx, s, mode)
 	if err != nil {
 		return err
 	}
-	defer end()
 	if mode == v1alpha1.PauseHibernate && x.reserveForPause != nil {
 		end, err := x.reserveForPause(ctx, s)
 		if err != nil {
@@ -66,12 +66,16 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 		}
 		defer end()
 	}
-	return x.pauser.Pause(ctx, s, mode)
+	if err := x.pauser.Pause(ctx, s, mode); err != nil {
+		giveBack()
+		return err
+	}
+	return nil
 }
 
 // mayPause says whether this gateway and the pool of a sandbox that runs let it be paused. If so,
-// the sandbox counts as paused until the caller calls end.
-func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end func(), err error) {
+// the sandbox counts as paused unless the caller calls giveBack.
+func (x *Backend) mayPause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (giveBack func(), err error) {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
 	case mode == v1alpha1.PauseHibernate && !x.restores:
@@ -86,13 +90,28 @@ func (x *Backend) mayPause(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (end fu
 	if !limited || mode == v1alpha1.PauseHibernate { // one that hibernates gives its pod up
 		return func() {}, nil
 	}
-	end, ok := x.freezes.begin(types.NamespacedName{Namespace: s.Spec.Namespace, Name: s.Spec.Pool}, s.Name, most,
-		func() int { return x.index.Paused(s.Spec.Namespace, s.Spec.Pool) },
-		func(id string) bool { return x.index.Resolve(id).State == routing.Paused })
-	if !ok {
+	switch ok, err := x.rooms.Take(ctx, watch{x.index}, s, most); {
+	case err != nil:
+		return nil, err
+	case !ok:
 		return nil, fmt.Errorf("pause sandbox %s: %w", s.Name, restapi.ErrPausedLimit)
 	}
-	return end, nil
+	return func() { x.rooms.GiveBack(s) }, nil
+}
+
+// watch is the index as a pauseroom.Watch.
+type watch struct{ index *index.Index }
+
+func (w watch) Paused(_ context.Context, namespace, pool string) (int, error) {
+	return w.index.Paused(namespace, pool), nil
+}
+
+func (w watch) PauseOrder(_ context.Context, id string) (types.UID, int64, error) {
+	a := w.index.Resolve(id)
+	if a.State == routing.Ended {
+		return "", 0, nil
+	}
+	return a.UID, a.PauseOrder, nil
 }
 
 // Resume implements restapi.Sandboxes.

@@ -10,13 +10,13 @@ package pausecount
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane/pauseroom"
 )
 
 // IndexPool is the field index of paused Sandboxes that keep their pods, by their pool.
@@ -51,25 +51,10 @@ func Count(ctx context.Context, cache client.Reader, namespace, pool string) (in
 	return len(all.Items), nil
 }
 
-// Rooms are the sandboxes that timeouts are pausing. The reconcilers of one manager share them. The
-// zero value is ready.
-type Rooms struct {
-	mu    sync.Mutex // guards taken
-	taken map[string]asTaken
-}
-
-// asTaken is a sandbox as it was when it took room.
-type asTaken struct {
-	pool  string
-	uid   types.UID
-	order int64 // its pauseOrder; its pause has a later one
-}
-
-// Take reports whether a timeout may pause the sandbox in the mode of its timeouts: its pool allows
-// that mode, and, if it keeps its pod, has fewer paused sandboxes than it may. If so, it counts as
-// paused from now on; call GiveBack if its pause is not written, or may not be: one too many is
-// better than room that nothing gives back, for want of which others end.
-func (r *Rooms) Take(ctx context.Context, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
+// TakeRoom reports whether a timeout may pause the sandbox in the mode of its timeouts: its pool
+// allows that mode, and, if it keeps its pod, rooms have room for it. Call rooms.GiveBack if its
+// pause is not written, or may not be.
+func TakeRoom(ctx context.Context, rooms *pauseroom.Rooms, cache client.Reader, s *v1alpha1.Sandbox) (bool, error) {
 	pool, err := Pool(ctx, cache, s)
 	if err != nil {
 		return false, err
@@ -82,50 +67,23 @@ func (r *Rooms) Take(ctx context.Context, cache client.Reader, s *v1alpha1.Sandb
 	case !limited, mode == v1alpha1.PauseHibernate:
 		return true, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	others := 0
-	for name, as := range r.taken {
-		shown, err := as.shown(ctx, cache, name)
-		switch {
-		case err != nil:
-			return false, err
-		case shown:
-			delete(r.taken, name)
-		case name != s.Name && as.pool == poolOf(s):
-			others++
-		}
-	}
-	// Count is called last: what the cache shows in between counts twice, and is never missed.
-	n, err := Count(ctx, cache, s.Spec.Namespace, s.Spec.Pool)
-	if err != nil || n+others >= most {
-		return false, err
-	}
-	if r.taken == nil {
-		r.taken = map[string]asTaken{}
-	}
-	r.taken[s.Name] = asTaken{poolOf(s), s.UID, s.Spec.PauseOrder}
-	return true, nil
+	return rooms.Take(ctx, watch{cache}, s, most)
 }
 
-// GiveBack takes back that the sandbox counts as paused.
-func (r *Rooms) GiveBack(s *v1alpha1.Sandbox) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.taken, s.Name)
+// watch is the manager's cache as a pauseroom.Watch.
+type watch struct{ cache client.Reader }
+
+func (w watch) Paused(ctx context.Context, namespace, pool string) (int, error) {
+	return Count(ctx, w.cache, namespace, pool)
 }
 
-// shown reports whether the cache shows what has become of a sandbox since it took room.
-func (as asTaken) shown(ctx context.Context, cache client.Reader, name string) (bool, error) {
+func (w watch) PauseOrder(ctx context.Context, id string) (types.UID, int64, error) {
 	s := &v1alpha1.Sandbox{}
-	err := cache.Get(ctx, client.ObjectKey{Name: name}, s)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	err := client.IgnoreNotFound(w.cache.Get(ctx, client.ObjectKey{Name: id}, s))
+	if err != nil || s.Spec.End != nil {
+		return "", 0, err
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading a sandbox that is being paused: %w", err)
-	}
-	return s.UID != as.uid || s.Spec.PauseOrder > as.order || s.Spec.End != nil, nil
+	return s.UID, s.Spec.PauseOrder, nil
 }
 
 func poolOf(s *v1alpha1.Sandbox) string { return key(s.Spec.Namespace, s.Spec.Pool) }
