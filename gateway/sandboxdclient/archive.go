@@ -122,7 +122,7 @@ func (a *Agent) openArchive(ctx context.Context, c *connection, id string, pod *
 		err = ErrNotInitialised
 	case http.StatusConflict, http.StatusLocked:
 		err = ErrBusy
-	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusNotImplemented, http.StatusUnauthorized, http.StatusForbidden:
 		err = ErrNoArchive
 	default:
 		err = ErrRefused

@@ -224,7 +224,7 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	for status, want := range map[int]error{
-		412: ErrNotInitialised, 409: ErrBusy, 423: ErrBusy, 501: ErrNoArchive, 404: ErrNoArchive, 401: ErrNoArchive, 500: ErrRefused,
+		412: ErrNotInitialised, 409: ErrBusy, 423: ErrBusy, 501: ErrNoArchive, 401: ErrNoArchive, 500: ErrRefused,
 	} {
 		s.archive = func(w http.ResponseWriter) { w.WriteHeader(status) }
 		if _, err := a.Archive(t.Context(), "i0", pod); !errors.Is(err, want) {

@@ -212,7 +212,7 @@ func (a *Agent) challenge(ctx context.Context, c *connection, initKey string) (c
 	}
 	switch {
 	case status != http.StatusOK && lasting(status):
-		return out, fmt.Errorf("%w: GET /init is answered with %d; is its sandboxd of an older version?", errUnsigned, status)
+		return out, fmt.Errorf("%w: GET /init is answered with %d; does another program serve at sandboxd's port?", errUnsigned, status)
 	case status != http.StatusOK:
 		return out, fmt.Errorf("GET /init: status %d: %w", status, ErrRefused)
 	case json.Unmarshal(answer, &out) != nil || out.Nonce == "":

@@ -172,7 +172,7 @@ func TestInitThatCannotBeSigned(t *testing.T) {
 		{"no key", "", nil, nonce("n"), true},
 		{"a key that is gone", "old", nil, nonce("n"), true},
 		{"the keys cannot be read", "k", away, nonce("n"), false},
-		{"an older sandboxd", "k", nil, status(http.StatusUnauthorized), true},
+		{"another program", "k", nil, status(http.StatusUnauthorized), true},
 		{"no nonce", "k", nil, nonce(""), true},
 		{"broken for a moment", "k", nil, status(http.StatusServiceUnavailable), false},
 	} {

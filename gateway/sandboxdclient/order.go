@@ -97,8 +97,8 @@ func orderError(status int) error {
 		return ErrBusy
 	case http.StatusPreconditionFailed:
 		return ErrNotInitialised
-	case http.StatusNotImplemented, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden:
-		// sandboxd has no freezer, is of a version without one, or does not accept the signature.
+	case http.StatusNotImplemented, http.StatusUnauthorized, http.StatusForbidden:
+		// sandboxd has no freezer, or does not accept the signature.
 		return ErrNoFreezer
 	}
 	if status < 300 {

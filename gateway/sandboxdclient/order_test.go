@@ -73,7 +73,7 @@ func TestOrderAnswers(t *testing.T) {
 		want   error
 	}{
 		{http.StatusNotImplemented, ErrNoFreezer}, {http.StatusUnauthorized, ErrNoFreezer},
-		{http.StatusForbidden, ErrNoFreezer}, {http.StatusNotFound, ErrNoFreezer},
+		{http.StatusForbidden, ErrNoFreezer},
 		{http.StatusConflict, writes.ErrStale}, {http.StatusPreconditionFailed, ErrNotInitialised},
 		{http.StatusInternalServerError, ErrRefused}, {http.StatusServiceUnavailable, ErrRefused},
 	} {
