@@ -2,7 +2,8 @@
 // hashes in Secrets, and the tokens of sandboxes, derived from one seed. A [Store] makes
 // and revokes keys. A [Verifier], once started, tells the owner of a key from memory.
 // [LoadTokens] reads the seed, and the [Tokens] make and check the tokens of any sandbox;
-// [LoadInitKeys] reads the keys that calls of a sandboxd's /init are signed with.
+// an [InitSigner] signs calls of a sandboxd's /init. A gateway has both before the API server
+// answers, and loads them when it joins.
 //
 // It is not about what a caller may do: extproc and the REST API compare the
 // routing.KeyOwner with a sandbox's namespace. `sandlane apikey` calls Store; each

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
@@ -72,16 +71,16 @@ func (p Port) message() string {
 }
 
 // IssueTicket makes a ticket for a port, with its Lease in the system's namespace.
-func (t *Tokens) IssueTicket(ctx context.Context, c client.Client, namespace string, p Port) (string, error) {
+func (t *Tokens) IssueTicket(ctx context.Context, p Port) (string, error) {
 	if p.Number == v1alpha1.SandboxdPort {
 		return "", ErrSandboxdPort
 	}
 	name := strings.ToLower(rand.Text())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: leasePrefix + name,
+		Namespace: t.namespace, Name: leasePrefix + name,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Sandbox", Name: p.ID, UID: p.UID}},
 	}}
-	if err := c.Create(ctx, lease); err != nil {
+	if err := t.api.Create(ctx, lease); err != nil {
 		return "", fmt.Errorf("make the Lease of a link: %w", err)
 	}
 	// By the API server's clock: that of this machine may be an hour ahead.
@@ -95,7 +94,7 @@ func (t *Tokens) ticketCode(p Port, name, end string) string {
 
 // UseTicket returns the cookie for a port of the sandbox with that ID, and sees to it that no
 // other call does. It returns ErrLink if the ticket is not valid.
-func (t *Tokens) UseTicket(ctx context.Context, c client.Client, namespace, id string, port uint16, ticket string, now time.Time) (cookie string, err error) {
+func (t *Tokens) UseTicket(ctx context.Context, id string, port uint16, ticket string, now time.Time) (cookie string, err error) {
 	parts := strings.Split(ticket, ".")
 	if len(parts) != 4 {
 		return "", ErrLink
@@ -105,7 +104,7 @@ func (t *Tokens) UseTicket(ctx context.Context, c client.Client, namespace, id s
 	if err != nil || !hmac.Equal([]byte(t.ticketCode(p, name, end)), []byte(parts[3])) || !now.Before(time.Unix(seconds, 0)) || port == v1alpha1.SandboxdPort {
 		return "", ErrLink
 	}
-	err = c.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leasePrefix + name}})
+	err = t.api.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: leasePrefix + name}})
 	if apierrors.IsNotFound(err) {
 		return "", ErrLink
 	}
@@ -117,8 +116,9 @@ func (t *Tokens) UseTicket(ctx context.Context, c client.Client, namespace, id s
 
 func (t *Tokens) cookie(p Port) string { return t.derive(cookiePrefix + p.message()) }
 
-// ValidCookie compares a cookie with the port's, in constant time. None is valid for sandboxd's
-// port, nor without a UID.
-func (t *Tokens) ValidCookie(p Port, cookie string) bool {
+// ValidPortCookie compares a cookie with that of the port of the sandbox with this ID and UID, in
+// constant time. None is valid for sandboxd's port, nor without a UID.
+func (t *Tokens) ValidPortCookie(id string, uid types.UID, port uint16, cookie string) bool {
+	p := Port{id, uid, port}
 	return p.UID != "" && p.Number != v1alpha1.SandboxdPort && hmac.Equal([]byte(t.cookie(p)), []byte(cookie))
 }

@@ -42,29 +42,28 @@ func (l *leases) Delete(_ context.Context, o client.Object, _ ...client.DeleteOp
 	return l.away
 }
 
-func tokensOf(t *testing.T, seed byte) *Tokens {
-	t.Helper()
-	tokens, err := NewTokens(bytes.Repeat([]byte{seed}, seedLength))
-	if err != nil {
-		t.Fatal(err)
-	}
+// tokensOf returns the tokens of 32 times that byte, which keep Leases in the namespace system.
+func tokensOf(api client.Client, seed byte) *Tokens {
+	tokens := NewTokens(api, "system")
+	tokens.seed.Store(new(bytes.Repeat([]byte{seed}, seedLength)))
 	return tokens
 }
 
 // A ticket is used once, until its time, for its own port of its own sandbox.
 func TestTicket(t *testing.T) {
-	tokens, port, start := tokensOf(t, 1), Port{"web-1", "u1", 3000}, time.Unix(1_000_000, 0)
+	port, start := Port{"web-1", "u1", 3000}, time.Unix(1_000_000, 0)
 	api := &leases{now: start, there: map[string]bool{}}
+	tokens := tokensOf(api, 1)
 	issue := func() string {
 		t.Helper()
-		ticket, err := tokens.IssueTicket(t.Context(), api, "system", port)
+		ticket, err := tokens.IssueTicket(t.Context(), port)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ticket
 	}
 	use := func(by *Tokens, id string, number uint16, ticket string, at time.Time) (string, error) {
-		return by.UseTicket(t.Context(), api, "system", id, number, ticket, at)
+		return by.UseTicket(t.Context(), id, number, ticket, at)
 	}
 	ticket := issue()
 	if strings.Contains(ticket, tokens.cookie(port)) {
@@ -76,7 +75,7 @@ func TestTicket(t *testing.T) {
 			return use(tokens, "web-1", 3000, strings.Replace(ticket, ".u1.", ".u2.", 1), start)
 		},
 		"another port": func() (string, error) { return use(tokens, "web-1", 3001, ticket, start) },
-		"another seed": func() (string, error) { return use(tokensOf(t, 2), "web-1", 3000, ticket, start) },
+		"another seed": func() (string, error) { return use(tokensOf(api, 2), "web-1", 3000, ticket, start) },
 		"its end":      func() (string, error) { return use(tokens, "web-1", 3000, ticket, start.Add(ticketLife)) },
 		"a later end": func() (string, error) {
 			return use(tokens, "web-1", 3000, strings.Replace(ticket, ".1000060.", ".1000061.", 1), start)
@@ -95,7 +94,7 @@ func TestTicket(t *testing.T) {
 	}
 	api.away = nil
 	cookie, err := use(tokens, "web-1", 3000, ticket, start.Add(ticketLife-time.Second))
-	if err != nil || !tokens.ValidCookie(port, cookie) {
+	if err != nil || !tokens.ValidPortCookie(port.ID, port.UID, port.Number, cookie) {
 		t.Errorf("the cookie %q, %v", cookie, err)
 	}
 	if cookie, err := use(tokens, "web-1", 3000, ticket, start); !errors.Is(err, ErrLink) || cookie != "" {
@@ -108,28 +107,28 @@ func TestTicket(t *testing.T) {
 
 // A cookie is valid for its own port of its own sandbox, and nothing is for sandboxd's.
 func TestCookie(t *testing.T) {
-	tokens, port := tokensOf(t, 1), Port{"web-1", "u1", 3000}
+	api := &leases{there: map[string]bool{}}
+	tokens, port := tokensOf(api, 1), Port{"web-1", "u1", 3000}
 	for _, p := range []Port{port, {"web-2", "u1", 3000}, {"web-1", "u2", 3000}, {"web-1", "u1", 3001}, {"web-1", "", 3000}, {"web-1", "u1", v1alpha1.SandboxdPort}} {
-		if got := tokens.ValidCookie(p, tokens.cookie(port)); got != (p == port) {
+		if got := tokens.ValidPortCookie(p.ID, p.UID, p.Number, tokens.cookie(port)); got != (p == port) {
 			t.Errorf("for %v: %v", p, got)
 		}
 	}
 	for _, p := range []Port{{"web-1", "", 3000}, {"web-1", "u1", v1alpha1.SandboxdPort}} {
-		if tokens.ValidCookie(p, tokens.cookie(p)) {
+		if tokens.ValidPortCookie(p.ID, p.UID, p.Number, tokens.cookie(p)) {
 			t.Errorf("there is a cookie for %v", p)
 		}
 	}
-	if tokens.ValidCookie(port, tokens.Traffic("web-1", "u1")) || tokens.ValidCookie(port, tokensOf(t, 2).cookie(port)) {
+	if tokens.ValidPortCookie(port.ID, port.UID, port.Number, tokens.Traffic("web-1", "u1")) || tokens.ValidPortCookie(port.ID, port.UID, port.Number, tokensOf(api, 2).cookie(port)) {
 		t.Error("something else is a cookie")
 	}
-	api := &leases{there: map[string]bool{}}
 	agent := Port{"web-1", "u1", v1alpha1.SandboxdPort}
-	if _, err := tokens.IssueTicket(t.Context(), api, "system", agent); !errors.Is(err, ErrSandboxdPort) || len(api.there) > 0 {
+	if _, err := tokens.IssueTicket(t.Context(), agent); !errors.Is(err, ErrSandboxdPort) || len(api.there) > 0 {
 		t.Errorf("a link to sandboxd's port: %v", err)
 	}
 	signed := strings.Join([]string{"name", "1000060", "u1", tokens.ticketCode(agent, "name", "1000060")}, ".")
 	api.there["system/link-name"] = true
-	if _, err := tokens.UseTicket(t.Context(), api, "system", "web-1", v1alpha1.SandboxdPort, signed, time.Unix(1_000_000, 0)); !errors.Is(err, ErrLink) {
+	if _, err := tokens.UseTicket(t.Context(), "web-1", v1alpha1.SandboxdPort, signed, time.Unix(1_000_000, 0)); !errors.Is(err, ErrLink) {
 		t.Errorf("a ticket for sandboxd's port: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,26 +39,58 @@ const (
 // the Sandbox object besides its ID: users choose IDs, and an ID that is free again
 // may be another team's next. It is safe for concurrent use.
 type Tokens struct {
-	seed []byte
+	api       client.Client // must not read from a cache
+	namespace string        // the system's own
+	seed      atomic.Pointer[[]byte]
+	loaded    atomic.Bool // seed is the cluster's
 }
 
-// NewTokens returns the tokens of a seed, which must be 32 bytes long.
-func NewTokens(seed []byte) (*Tokens, error) {
-	if len(seed) != seedLength {
-		return nil, fmt.Errorf("token seed has %d bytes, want %d", len(seed), seedLength)
+// NewTokens returns Tokens of a random seed until Load has read the cluster's: no client's
+// token is valid, and no sandbox's token is empty. namespace is the system's own. The client
+// must not read from a cache.
+func NewTokens(c client.Client, namespace string) *Tokens {
+	t := &Tokens{api: c, namespace: namespace}
+	t.seed.Store(new(randomSeed()))
+	return t
+}
+
+func randomSeed() []byte {
+	seed := make([]byte, seedLength)
+	rand.Read(seed) // never fails
+	return seed
+}
+
+// LoadTokens returns the Tokens of the cluster's seed; see Load.
+func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens, error) {
+	t := NewTokens(c, namespace)
+	if err := t.Load(ctx); err != nil {
+		return nil, err
 	}
-	return &Tokens{seed: seed}, nil
+	return t, nil
 }
 
 // ErrSeedLost means that the seed's Secret is gone and tokens of it are in use.
 var ErrSeedLost = errors.New("the seed of tokens is lost")
 
-// LoadTokens reads the seed from its Secret in the given namespace, the system's
-// own, and makes a random one first if there is none. Several processes may do so
+// Load reads the seed, which never changes, from its Secret, unless it has been read. It makes
+// a random one first if there is none. Several processes may do so
 // at once: all end up with the same seed. It makes none while a sandbox runs that
 // may know tokens of another (ErrSeedLost): with a new one no client could reach it
-// and no gateway vouch for it. The client must not read from a cache.
-func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens, error) {
+// and no gateway vouch for it.
+func (t *Tokens) Load(ctx context.Context) error {
+	if t.loaded.Load() {
+		return nil
+	}
+	seed, err := loadSeed(ctx, t.api, t.namespace)
+	if err != nil {
+		return err
+	}
+	t.seed.Store(&seed)
+	t.loaded.Store(true)
+	return nil
+}
+
+func loadSeed(ctx context.Context, c client.Client, namespace string) ([]byte, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: seedSecret}
 	err := c.Get(ctx, key, secret)
@@ -65,12 +98,10 @@ func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens
 		if err := seedNeeded(ctx, c, key); err != nil {
 			return nil, err
 		}
-		seed := make([]byte, seedLength)
-		rand.Read(seed) // never fails
 		secret = &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: seedSecret},
 			Immutable:  new(true),
-			Data:       map[string][]byte{dataSeed: seed},
+			Data:       map[string][]byte{dataSeed: randomSeed()},
 		}
 		if err = c.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
 			err = c.Get(ctx, key, secret)
@@ -79,11 +110,11 @@ func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens
 	if err != nil {
 		return nil, fmt.Errorf("loading the token seed: %w", err)
 	}
-	tokens, err := NewTokens(secret.Data[dataSeed])
-	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", key, err)
+	seed := secret.Data[dataSeed]
+	if len(seed) != seedLength {
+		return nil, fmt.Errorf("Secret %s: token seed has %d bytes, want %d", key, len(seed), seedLength)
 	}
-	return tokens, nil
+	return seed, nil
 }
 
 // seedNeeded returns ErrSeedLost if a sandbox is claimed and pods of some pool run
@@ -163,7 +194,7 @@ func (t *Tokens) ofSandbox(prefix, id string, uid types.UID) string {
 }
 
 func (t *Tokens) derive(message string) string {
-	mac := hmac.New(sha256.New, t.seed)
+	mac := hmac.New(sha256.New, *t.seed.Load())
 	mac.Write([]byte(message))
 	return hex.EncodeToString(mac.Sum(nil))
 }

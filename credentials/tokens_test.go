@@ -1,9 +1,9 @@
 package credentials
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,16 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 func TestTokens(t *testing.T) {
-	tokens, err := NewTokens(bytes.Repeat([]byte{7}, seedLength))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensOf(nil, 7)
 	// printf sandbox-traffic-hello/u-1 | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07
 	const want = "fe5695fc85da75d5943f019e2c4d72e20d9ab7efe23ee136c9761f3a73585b39"
 	if got := tokens.Traffic("hello", "u-1"); got != want {
@@ -55,10 +53,21 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func TestNewTokensRefusesShortSeed(t *testing.T) {
+// A seed of another length is refused, and no token is valid before the seed is known.
+func TestNoTokenWithoutASeed(t *testing.T) {
 	for _, n := range []int{0, 31, 33} {
-		if _, err := NewTokens(make([]byte, n)); err == nil {
-			t.Errorf("a seed of %d bytes was taken", n)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: seedSecret}, Data: map[string][]byte{dataSeed: make([]byte, n)}}
+		tokens := NewTokens(fake.NewClientBuilder().WithObjects(secret).Build(), "system")
+		if err := tokens.Load(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has %d bytes", n)) {
+			t.Errorf("a seed of %d bytes: %v", n, err)
+		}
+		for _, token := range []string{"", "x", tokensOf(nil, 0).Traffic("a", "uid")} {
+			if tokens.ValidTraffic("a", "uid", token) {
+				t.Errorf("the token %q is valid", token)
+			}
+		}
+		if tokens.Envd("a", "uid") == "" {
+			t.Error("the envd token is empty")
 		}
 	}
 }
@@ -157,10 +166,7 @@ func TestLoadTokensWhileSandboxesRun(t *testing.T) {
 const maxTrafficAllocs = 9
 
 func TestValidTrafficAllocations(t *testing.T) {
-	tokens, err := NewTokens(bytes.Repeat([]byte{7}, seedLength))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := tokensOf(nil, 7)
 	token := tokens.Traffic("hello", "u-1")
 	if n := testing.AllocsPerRun(100, func() { tokens.ValidTraffic("hello", "u-1", token) }); n > maxTrafficAllocs {
 		t.Errorf("%v allocations, want at most %d", n, maxTrafficAllocs)
@@ -168,10 +174,7 @@ func TestValidTrafficAllocations(t *testing.T) {
 }
 
 func BenchmarkValidTraffic(b *testing.B) {
-	tokens, err := NewTokens(bytes.Repeat([]byte{7}, seedLength))
-	if err != nil {
-		b.Fatal(err)
-	}
+	tokens := tokensOf(nil, 7)
 	token := tokens.Traffic("hello", "u-1")
 	b.Run("sequential", func(b *testing.B) {
 		b.ReportAllocs()

@@ -70,7 +70,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		Snapshots: kept.backend(), Secrets: secrets.New(c, publicKeys),
 		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 		Front: func(api http.Handler) http.Handler {
-			return &links.Handler{Use: g.tokens.useTicket, Next: api, Log: g.o.Log}
+			return &links.Handler{Tokens: g.tokens, Next: api, Log: g.o.Log}
 		},
 	}
 	if built != nil {

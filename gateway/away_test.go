@@ -73,19 +73,6 @@ func TestStartBeforeTheAPIServer(t *testing.T) {
 	kubetest.Eventually(t, "the gateway to be ready", want(http.StatusOK))
 }
 
-// No token is valid before the seed is known.
-func TestNoTokenWithoutASeed(t *testing.T) {
-	x, err := newTokens(nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, token := range []string{"", "x"} {
-		if x.ValidTraffic("a", "uid", token) {
-			t.Errorf("the token %q is valid", token)
-		}
-	}
-}
-
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

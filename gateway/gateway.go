@@ -57,8 +57,8 @@ type gateway struct {
 	index     *index.Index
 	live      *index.Live
 	keys      *credentials.Verifier
-	tokens    *tokens
-	initKeys  *initKeys
+	tokens    *credentials.Tokens
+	initKeys  *credentials.InitSigner
 	set       *schedule.Set
 	cordons   cordons
 	activator *activation.Activator
@@ -231,10 +231,8 @@ func assemble(o Options) (*gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an API client: %w", err)
 	}
-	if g.tokens, err = newTokens(c, o.SystemNamespace); err != nil {
-		return nil, err
-	}
-	g.initKeys = &initKeys{client: c, namespace: o.SystemNamespace}
+	g.tokens = credentials.NewTokens(c, o.SystemNamespace)
+	g.initKeys = credentials.NewInitSigner(c, o.SystemNamespace)
 	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
 		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Namespaces: clientset.CoreV1().Namespaces(), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
 	})

@@ -1,19 +1,13 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
 	"github.com/sandlane/sandlane/routing"
-	"github.com/sandlane/sandlane/test/kubetest"
 )
 
 // A rotation of the keys ends no warm stock, and no gateway has to be restarted for
@@ -57,41 +51,5 @@ func TestPodWithoutInitKey(t *testing.T) {
 		if calls := d.calls(); len(calls) != 0 {
 			t.Errorf("key %q: sandboxd was told %+v", id, calls)
 		}
-	}
-}
-
-// While the API server is away a key that was known goes on working; of one that is
-// not it cannot be said that it is wrong.
-func TestInitKeysWhileTheAPIServerIsAway(t *testing.T) {
-	ns, away := kubetest.Namespace(t), errors.New("away")
-	gone := false
-	c := interceptor.NewClient(kubetest.Client(t), interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if gone {
-				return away
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
-	k := &initKeys{client: c, namespace: ns}
-	if err := k.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	current := k.loaded.Load().Current().ID
-	gone = true
-	if _, ok, err := k.Sign(t.Context(), current, nil); !ok || err != nil {
-		t.Errorf("the current key: %v, %v", ok, err)
-	}
-	if _, ok, err := k.Sign(t.Context(), "unknown", nil); ok || !errors.Is(err, away) {
-		t.Errorf("an unknown key: %v, %v", ok, err)
-	}
-	gone = false
-	if _, ok, err := k.Sign(t.Context(), "unknown", nil); ok || err != nil {
-		t.Errorf("an unknown key when the API server is back: %v, %v", ok, err)
-	}
-	gone = true // what was just read is not read again
-	k.read = k.read.Add(time.Hour)
-	if _, ok, err := k.Sign(t.Context(), "unknown", nil); ok || err != nil {
-		t.Errorf("an unknown key a moment later: %v, %v", ok, err)
 	}
 }

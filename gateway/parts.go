@@ -129,10 +129,10 @@ func (g *gateway) join(ctx context.Context) error {
 	if err := g.keys.WaitSynced(ctx); err != nil {
 		return err
 	}
-	if err := g.tokens.load(ctx); err != nil {
+	if err := g.tokens.Load(ctx); err != nil {
 		return err
 	}
-	if err := g.initKeys.load(ctx); err != nil {
+	if err := g.initKeys.Load(ctx); err != nil {
 		return err
 	}
 	g.cache.DropAll()

@@ -147,7 +147,7 @@ func linksBelow(below url.URL, systemNamespace string) func(ctx context.Context,
 		if err != nil {
 			return "", err
 		}
-		ticket, err := tokens.IssueTicket(ctx, api, systemNamespace, credentials.Port{ID: s.Name, UID: s.UID, Number: port})
+		ticket, err := tokens.IssueTicket(ctx, credentials.Port{ID: s.Name, UID: s.UID, Number: port})
 		if err != nil {
 			return "", err
 		}

@@ -4,12 +4,12 @@
 package links
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"html"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials"
@@ -19,10 +19,10 @@ import (
 
 // Handler answers links and passes all else on. Safe for concurrent use. No log has a ticket.
 type Handler struct {
-	// Use takes a ticket for the cookie of a port, once: credentials.ErrLink if it is not valid.
-	Use  func(ctx context.Context, id string, port uint16, ticket string) (cookie string, err error)
-	Next http.Handler
-	Log  *slog.Logger
+	// Tokens takes a ticket for the cookie of a port.
+	Tokens *credentials.Tokens
+	Next   http.Handler
+	Log    *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -47,7 +47,7 @@ func (l *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusMethodNotAllowed, "A link is opened by GET.", "")
 		return
 	}
-	cookie, err := l.Use(r.Context(), target.ID, target.Port, r.URL.Query().Get("ticket"))
+	cookie, err := l.Tokens.UseTicket(r.Context(), target.ID, target.Port, r.URL.Query().Get("ticket"), time.Now())
 	switch {
 	case errors.Is(err, credentials.ErrLink):
 		page(w, http.StatusForbidden, "This link was used, is over, or leads elsewhere. Make a new one.", "")
