@@ -204,9 +204,9 @@ func (o origin) String() string {
 // does not exist.
 func (s *Server) access(o origin) (v1alpha1.FirstRequestAccess, bool) {
 	if o.env {
-		return s.o.Pools.Env(o.Namespace, o.Name)
+		return s.o.Pools.EnvAccess(o.Namespace, o.Name)
 	}
-	return s.o.Pools.Pool(o.Namespace, o.Name)
+	return s.o.Pools.PoolAccess(o.Namespace, o.Name)
 }
 
 func forbidsFirstRequest(from origin) error {

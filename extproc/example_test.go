@@ -49,17 +49,17 @@ func (*gateway) Verify(context.Context, string) (routing.KeyOwner, error) {
 	return routing.KeyOwner{}, routing.ErrBadKey
 }
 
-func (*gateway) Pool(_, _ string) (v1alpha1.FirstRequestAccess, bool) {
+func (*gateway) PoolAccess(_, _ string) (v1alpha1.FirstRequestAccess, bool) {
 	return v1alpha1.AccessPublic, true
 }
-func (*gateway) Env(_, _ string) (v1alpha1.FirstRequestAccess, bool)  { return "", false }
-func (*gateway) Member(_, _, _ string) bool                           { return false }
-func (*gateway) MayMakeOf(_, _, _ string) bool                        { return false }
-func (*gateway) Reach(_, _ string) v1alpha1.FirstRequestReach         { return v1alpha1.ReachPublic }
-func (*gateway) ReachOfEnv(_, _, _ string) v1alpha1.FirstRequestReach { return v1alpha1.ReachPublic }
-func (*gateway) MayMake(_, _, _ string) bool                          { return true }
-func (*gateway) ValidEnvd(string, types.UID, string) bool             { return false }
-func (*gateway) ValidTraffic(string, types.UID, string) bool          { return false }
+func (*gateway) EnvAccess(_, _ string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
+func (*gateway) Member(_, _, _ string) bool                                { return false }
+func (*gateway) MayMakeOf(_, _, _ string) bool                             { return false }
+func (*gateway) Reach(_, _ string) v1alpha1.FirstRequestReach              { return v1alpha1.ReachPublic }
+func (*gateway) ReachOfEnv(_, _, _ string) v1alpha1.FirstRequestReach      { return v1alpha1.ReachPublic }
+func (*gateway) MayMake(_, _, _ string) bool                               { return true }
+func (*gateway) ValidEnvd(string, types.UID, string) bool                  { return false }
+func (*gateway) ValidTraffic(string, types.UID, string) bool               { return false }
 
 func (*gateway) ValidPortCookie(string, types.UID, uint16, string) bool { return false }
 

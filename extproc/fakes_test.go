@@ -15,7 +15,7 @@ import (
 // fakePools are first-request rules by namespace/name; without rules a pool is closed.
 type fakePools map[string]*v1alpha1.FirstRequest
 
-func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
+func (p fakePools) PoolAccess(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
 	f, ok := p[ns+"/"+name]
 	if f == nil {
 		return "", ok
@@ -25,15 +25,15 @@ func (p fakePools) Pool(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
 
 // Envs of the fakes are pools whose names begin with "env-"; their one member is the
 // pool without that.
-func (p fakePools) Env(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
+func (p fakePools) EnvAccess(ns, name string) (v1alpha1.FirstRequestAccess, bool) {
 	if !strings.HasPrefix(name, "env-") {
 		return "", false
 	}
-	return p.Pool(ns, strings.TrimPrefix(name, "env-"))
+	return p.PoolAccess(ns, strings.TrimPrefix(name, "env-"))
 }
 
 func (p fakePools) Member(ns, env, pool string) bool {
-	_, ok := p.Env(ns, env)
+	_, ok := p.EnvAccess(ns, env)
 	return ok && env == "env-"+pool
 }
 

@@ -41,17 +41,17 @@ type Keys interface {
 
 // Pools knows the cluster's pools and envs. Safe for concurrent use.
 type Pools interface {
-	// Env returns what a first request must show to claim a pod of any member of the env; ok
+	// EnvAccess returns what a first request must show to claim a pod of any member of the env; ok
 	// is false if there is no such env.
-	Env(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
+	EnvAccess(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
 	// Member reports whether the pool is a member of the env that claims may go to.
 	Member(namespace, env, pool string) bool
 	// MayMakeOf reports whether a member of the env may make a sandbox of that ID.
 	MayMakeOf(namespace, env, id string) bool
 
-	// Pool returns what a first request must show to claim a pod of the pool; with an
+	// PoolAccess returns what a first request must show to claim a pod of the pool; with an
 	// empty access none may. ok is false if there is no such pool.
-	Pool(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
+	PoolAccess(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool)
 	// Reach returns what requests for the pool's sandboxes that were made by name must
 	// show; for an unknown pool that is an API key. It is called on the hot path: it
 	// takes no lock and allocates nothing.

@@ -44,7 +44,7 @@ func TestFirstRequestHasThePoolsNames(t *testing.T) {
 	r := w.request(id, "named")
 	r.New = true
 	kubetest.Eventually(t, "a first request to get the pod", func() error {
-		return (activator{Activator: g.activator}).Activate(t.Context(), r)
+		return g.activator.Activate(t.Context(), r)
 	})
 	s := w.sandbox(id)
 	if e := s.Spec.Egress; e == nil || !e.DenyAll || !slices.Equal(e.AllowNames, []string{"api.example"}) || len(e.Rules) > 0 {
@@ -74,7 +74,7 @@ func TestFirstRequestHasThePoolsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, "another gateway to complete the claim", func() error {
-		return (activator{Activator: g.activator}).Activate(t.Context(), w.request(s.Name, "named"))
+		return g.activator.Activate(t.Context(), w.request(s.Name, "named"))
 	})
 	labelled(pod)
 }

@@ -69,7 +69,7 @@ type gateway struct {
 	extproc    *extproc.Server
 	creates    *lastcreate.Tracker
 	readiness  *sandboxdclient.Readiness
-	own        ownWrites
+	own        *ownView
 	paused     *files.Hibernator // nil: no sandbox hibernates here
 	api        *apiPart
 	metrics    net.Listener // nil serves no metrics
@@ -250,7 +250,7 @@ func assemble(o Options) (*gateway, error) {
 	g.drain.refuse = g.member.Abandon
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: &resolver{g.index, g.live, g.readiness, g.own}, Activator: activator{g.activator, g.own.pauser}, Pools: pools{g.index},
+		Resolver: g.own, Activator: g.activator, Pools: g.index,
 		Keys: g.keys, Tokens: g.tokens, Lease: g.member, Activity: usage{g.usage, g.index}, Holds: holds.New(g.usage, g.cache, c), Room: g.room, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,

@@ -123,7 +123,7 @@ func TestWakeOfWhatHasLostItsPod(t *testing.T) {
 		}
 		return nil
 	})
-	err := activator{g.activator, g.own.pauser}.Activate(t.Context(),
+	err := g.activator.Activate(t.Context(),
 		routing.Request{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: was.UID}})
 	if s := w.sandbox(w.id); err != nil || s.Spec.Restore != nil || d.filesCalls.restored != "the files" {
 		t.Errorf("%v, restored %q, the spec is %+v", err, d.filesCalls.restored, s.Spec)
@@ -244,7 +244,7 @@ func TestWhatCannotBeRestoredEmptiesNoPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := lost.gateways[0]
-	wantError(t, "a request", activator{at.activator, at.own.pauser}.Activate(t.Context(),
+	wantError(t, "a request", at.activator.Activate(t.Context(),
 		routing.Request{ID: lost.id, Namespace: lost.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: s.UID}}), routing.ErrNotRestorable)
 	if v1alpha1.PhaseOf(lost.last()) != v1alpha1.PodIdle {
 		t.Errorf("the pod is %s", v1alpha1.PhaseOf(lost.last()))

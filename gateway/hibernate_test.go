@@ -88,7 +88,7 @@ func (g *gateway) activate(t *testing.T, w *world, id, pool string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	return activator{g.activator, g.own.pauser}.Activate(ctx, routing.Request{ID: id, Namespace: w.ns, Pool: pool, Team: "team"})
+	return g.activator.Activate(ctx, routing.Request{ID: id, Namespace: w.ns, Pool: pool, Team: "team"})
 }
 
 // Files are restored in pods of their images alone. A pod that is known to have others is
@@ -317,7 +317,7 @@ func TestWakeOfWhatHibernates(t *testing.T) {
 	w.pause()
 	was := w.hibernates("paused")
 	wake := func(at *gateway) error {
-		return activator{at.activator, at.own.pauser}.Activate(t.Context(),
+		return at.activator.Activate(t.Context(),
 			routing.Request{ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: was.UID}})
 	}
 	one, two := w.next("sha256:1"), w.next("sha256:1")

@@ -62,7 +62,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 	id := kubetest.Name("unmet")
 	r := w.request(id, "base")
 	r.New = true
-	if err := (activator{Activator: one.activator}).Activate(t.Context(), r); err != nil {
+	if err := one.activator.Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Eventually(t, "the index to show the pod", func() error {
@@ -72,13 +72,13 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		return nil
 	})
 	n.cut()
-	x := &resolver{two.index, nil, two.readiness, two.own}
+	x := two.own
 	if a := x.Lookup(id); a.State != routing.Starting {
 		t.Fatalf("before it was met it is %v", a.State)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := (activator{Activator: two.activator}).Activate(ctx, w.request(id, "base")); err != nil {
+	if err := two.activator.Activate(ctx, w.request(id, "base")); err != nil {
 		t.Fatal(err)
 	}
 	token := w.tokens.Envd(id, w.sandbox(id).UID)
@@ -90,7 +90,7 @@ func TestSandboxIsMetWithoutTheAPIServer(t *testing.T) {
 		t.Errorf("it is %v, route %+v", a.State, two.cache.Get(id))
 	}
 	other := w.request(id, "other")
-	if err := (activator{Activator: two.activator}).Activate(ctx, other); err == nil {
+	if err := two.activator.Activate(ctx, other); err == nil {
 		t.Error("a request that expects another pool is served by what is known")
 	}
 }

@@ -40,40 +40,11 @@ func (g *gateway) assembleReady(c client.Client) (a *sandboxdclient.Agent, ready
 // the index that feeds it, and activation with its schedulers.
 func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, ready activation.Ready) error {
 	g.cache = routecache.New(g.o.CacheSize)
-	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
-	if err != nil {
-		return err
-	}
-	ended, err := newEndings()
-	if err != nil {
-		return err
-	}
-	g.own = ownWrites{ended, pauser}
 	g.usage = inuse.NewRegistry(nil)
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
 	g.cordons = cordons{api: c, tell: g.set.SetCordoned, log: g.o.Log}
-	g.creates = lastcreate.NewTracker(c, 0)
-	g.creates.OnFailure(func(pools int, err error) {
-		g.o.Log.Warn("when pools were last asked for a sandbox could not be noted", "pools", pools, "error", err)
-	})
-	g.creates.Known(func(pool types.NamespacedName) (string, bool) {
-		info, ok := g.index.Pool(pool.Namespace, pool.Name)
-		return info.LastCreate, ok
-	})
-	g.activator = activation.New(activation.Options{
-		Client: c, Schedulers: g.set.Get,
-		Members: func(namespace, env string) []activation.Member { return pools{g.index}.members(namespace, env) },
-		Cache:   g.cache, Stamp: g.usage.Stamp, Ready: ready,
-		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
-		Timeouts:     g.firstRequestTimeouts, Egress: g.firstRequestEgress,
-		NoStart: func(namespace, pool string) string {
-			info, _ := g.index.Pool(namespace, pool)
-			return info.NoStart
-		},
-		Fits: g.fits, Known: g.known, Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
-	})
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,
 		PodsSeen:       g.cache.PodsSeen,
@@ -84,7 +55,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 			g.fast.poolChanged(namespace, name, exists)
 			g.set.PoolChanged(namespace, name, exists)
 		},
-		SandboxOrPodChanged: g.activator.NoteChange,
+		SandboxOrPodChanged: func(id string) { g.activator.NoteChange(id) },
 		ClaimEnded:          g.usage.ClaimEnded,
 		ReleaseBegun: func(id, claim, token string) {
 			g.usage.Hold(id, claim, token)
@@ -93,6 +64,25 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
 	g.live = index.NewLive(index.LiveOptions{Reader: c})
+	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
+	if err != nil {
+		return err
+	}
+	if g.own, err = newOwnView(g.index, g.live, g.readiness, pauser); err != nil {
+		return err
+	}
+	g.creates = lastcreate.NewTracker(c, 0)
+	g.creates.OnFailure(func(pools int, err error) {
+		g.o.Log.Warn("when pools were last asked for a sandbox could not be noted", "pools", pools, "error", err)
+	})
+	g.creates.Known(g.index.LastCreate)
+	g.activator = activation.New(activation.Options{
+		Client: c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: g.cache, Stamp: g.usage.Stamp,
+		Ready: ready, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.wake,
+		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
+		Timeouts:     g.index.FirstRequestTimeouts, Egress: g.index.FirstRequestEgress, NoStart: g.index.NoStart,
+		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
+	})
 	g.assembleRoom()
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,

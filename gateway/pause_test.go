@@ -40,13 +40,13 @@ func made(t *testing.T) (w *world, d *sandboxd, g, other *gateway, id string) {
 
 // lookup is what a gateway's index, corrected, tells a request for the sandbox.
 func (g *gateway) lookup(id string) routing.State {
-	return (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id).State
+	return g.own.Lookup(id).State
 }
 
 // route activates the sandbox as a request that finds it starting does.
 func (g *gateway) route(t *testing.T, w *world, id string) error {
 	t.Helper()
-	return activator{g.activator, g.own.pauser}.Activate(t.Context(), routing.Request{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
+	return g.activator.Activate(t.Context(), routing.Request{ID: id, Namespace: w.ns, Pool: "base", Team: "team"})
 }
 
 // A pause takes the route and the end away before the freezer is asked; a resume gives
@@ -279,7 +279,7 @@ func TestWake(t *testing.T) {
 	}
 	was, begun := w.sandbox(n.ID), time.Now()
 	wake := func(at *gateway, uid types.UID) error {
-		return activator{at.activator, at.own.pauser}.Activate(t.Context(),
+		return at.activator.Activate(t.Context(),
 			routing.Request{ID: n.ID, Namespace: w.ns, Pool: "base", Team: "team", Resume: routing.Resume{UID: uid}})
 	}
 	if err := wake(g, "another"); err != nil || !w.sandbox(n.ID).Spec.Paused {
@@ -315,7 +315,7 @@ func TestWakeOfWhatDoesNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := routing.Request{ID: id, Namespace: w.ns, Pool: "base", Team: "team", Resume: routing.Resume{UID: w.sandbox(id).UID}}
-	if err := (activator{g.activator, g.own.pauser}).Activate(t.Context(), r); err != nil {
+	if err := g.activator.Activate(t.Context(), r); err != nil {
 		t.Error(err)
 	}
 	if s := w.sandbox(id); !s.Spec.Paused || len(d.carriedOut()) != 2 {
@@ -335,7 +335,7 @@ func TestPauseOfThePool(t *testing.T) {
 	first, second := kubetest.Name("first"), w.new(newID())
 	second.Pool = "resting"
 	w.pod("resting", w.sandboxd().addr, nil)
-	err := activator{g.activator, g.own.pauser}.Activate(ctx, routing.Request{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
+	err := g.activator.Activate(ctx, routing.Request{ID: first, Namespace: w.ns, Pool: "resting", New: true, MayClaim: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestPauseOfThePool(t *testing.T) {
 	}
 	wantError(t, "the paused one", g.api.sandboxes.Pause(ctx, w.ns, first, true), restapi.ErrNotRunning)
 	r := routing.Request{ID: first, Namespace: w.ns, Pool: "resting", Resume: routing.Resume{UID: s.UID}}
-	if err := (activator{g.activator, g.own.pauser}).Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
+	if err := g.activator.Activate(ctx, r); err != nil || g.cache.Get(first) == nil {
 		t.Errorf("resuming it: %v, and the route is %v", err, g.cache.Get(first))
 	}
 	if s := w.sandbox(first); s.Spec.Paused || s.Spec.Timeouts.EndAt != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
@@ -31,7 +30,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 	id := kubetest.Name("first")
 	r := w.request(id, "base")
 	r.New = true
-	if err := (activator{Activator: one.activator}).Activate(t.Context(), r); err != nil {
+	if err := one.activator.Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 1 || calls[0].Token != w.tokens.Envd(id, w.sandbox(id).UID) || len(calls[0].Env) != 0 {
@@ -41,7 +40,7 @@ func TestFirstRequestInitialises(t *testing.T) {
 		t.Error("there is no route")
 	}
 	w.follows(two, id, d, 2)
-	if a := (&resolver{one.index, nil, one.readiness, one.own}).Lookup(id); a.State != routing.Running {
+	if a := one.own.Lookup(id); a.State != routing.Running {
 		t.Errorf("the gateway that initialised it finds it %v", a.State)
 	}
 }
@@ -56,7 +55,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 		}
 		return nil
 	})
-	x := &resolver{g.index, index.NewLive(index.LiveOptions{Reader: w.c}), g.readiness, g.own}
+	x := g.own
 	if a := x.Lookup(id); a.State != routing.Starting || a.Route != nil {
 		w.t.Errorf("before it was initialised it is %+v", a)
 	}
@@ -64,7 +63,7 @@ func (w *world) follows(g *gateway, id string, d *sandboxd, times int) {
 		w.t.Errorf("before it was initialised it is, live, %+v, %v", a, err)
 	}
 	for range 2 {
-		if err := (activator{Activator: g.activator}).Activate(w.t.Context(), w.request(id, "base")); err != nil {
+		if err := g.activator.Activate(w.t.Context(), w.request(id, "base")); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -114,10 +113,10 @@ func TestAPISandboxIsNotInitialisedByOthers(t *testing.T) {
 	id := newID()
 	w.claimed(id, d.addr)
 	g := w.gateway()
-	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(id); a.State != routing.Running {
+	if a := g.own.Lookup(id); a.State != routing.Running {
 		t.Errorf("it is %+v", a)
 	}
-	if err := (activator{Activator: g.activator}).Activate(t.Context(), w.request(id, "base")); err != nil {
+	if err := g.activator.Activate(t.Context(), w.request(id, "base")); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 0 {
@@ -134,7 +133,7 @@ func TestFirstRequestWithBadSandboxd(t *testing.T) {
 	id := kubetest.Name("refused")
 	r := w.request(id, "base")
 	r.New = true
-	err := (activator{Activator: g.activator}).Activate(t.Context(), r)
+	err := g.activator.Activate(t.Context(), r)
 	wantError(t, "Activate", err, routing.ErrUnusable)
 	if e := w.sandbox(id).Spec.End; e == nil || e.Reason != v1alpha1.EndFailed || e.Message == "" {
 		t.Errorf("the end is %+v", e)
@@ -184,7 +183,7 @@ func TestRunningSandboxThatRefusesIsLeftAlone(t *testing.T) {
 			return nil
 		})
 		for n := range int32(2) {
-			err := (activator{Activator: g.activator}).Activate(t.Context(), w.request(id, "base"))
+			err := g.activator.Activate(t.Context(), w.request(id, "base"))
 			wantError(t, "Activate", err, activation.ErrNotReady)
 			if d.refused.Load() != 2*(n+1) {
 				t.Errorf("%d: sandboxd was asked %d times by %d requests", status, d.refused.Load(), n+1)
@@ -211,7 +210,7 @@ func TestPoolWithoutSandboxd(t *testing.T) {
 	id := kubetest.Name("plain")
 	r := w.request(id, "plain")
 	r.New = true
-	if err := (activator{Activator: g.activator}).Activate(t.Context(), r); err != nil {
+	if err := g.activator.Activate(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if calls := d.calls(); len(calls) != 0 || g.cache.Get(id) == nil {

@@ -156,7 +156,7 @@ func TestSandboxLife(t *testing.T) {
 	if r := g.cache.Get(n.ID); r != nil {
 		t.Errorf("it is still routed to: %+v", r)
 	}
-	if a := (&resolver{g.index, nil, g.readiness, g.own}).Lookup(n.ID); a.State != routing.Ended {
+	if a := g.own.Lookup(n.ID); a.State != routing.Ended {
 		t.Errorf("right after its end it is %v", a.State)
 	}
 	behind := routing.Answer{State: routing.Running, ClaimID: spec.Binding.ClaimID, Route: &routecache.Route{}}

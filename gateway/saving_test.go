@@ -83,7 +83,7 @@ func TestResumeBeforeSaving(t *testing.T) {
 			return nil
 		})
 		for range 2 { // after the first the caller resolves again
-			if err := (activator{g.activator, g.own.pauser}).Activate(t.Context(), routing.Request{
+			if err := g.activator.Activate(t.Context(), routing.Request{
 				ID: w.id, Namespace: w.ns, Pool: "resting", Team: "team", Resume: routing.Resume{UID: w.sandbox(w.id).UID},
 			}); err != nil {
 				return err

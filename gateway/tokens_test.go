@@ -25,7 +25,7 @@ func TestTokensOfAnEarlierSandboxOfTheName(t *testing.T) {
 		r := w.request(id, "base")
 		r.New = true
 		kubetest.Eventually(t, "the name to be free and claimed", func() error {
-			return (activator{Activator: one.activator}).Activate(t.Context(), r)
+			return one.activator.Activate(t.Context(), r)
 		})
 		s := w.sandbox(id)
 		w.follows(two, id, d, 2)

@@ -46,3 +46,14 @@ type Resume struct {
 	// Lifetime is how long the sandbox is to run from then on; 0 means without an end time.
 	Lifetime time.Duration
 }
+
+// Member is a pool of an env, with what a claim needs to choose among them.
+type Member struct {
+	Pool string
+	// Priority orders members that have idle pods, ScaleUpPriority those where a claim
+	// would wait; the lower number first.
+	Priority, ScaleUpPriority int32
+	// Saturated: the pool could not grow lately, or has all pods that it may have. It is
+	// tried last.
+	Saturated bool
+}

@@ -83,17 +83,17 @@ func (nothing) Wait(string, string, bool) (func(), error) { return nil, routing.
 
 func (nothing) Await(context.Context, string, string) error { return routing.ErrNotFound }
 
-func (nothing) Pool(string, string) (v1alpha1.FirstRequestAccess, bool)      { return "", false }
-func (nothing) Reach(string, string) v1alpha1.FirstRequestReach              { return v1alpha1.ReachPublic }
-func (nothing) Env(string, string) (v1alpha1.FirstRequestAccess, bool)       { return "", false }
-func (nothing) Member(string, string, string) bool                           { return false }
-func (nothing) MayMakeOf(string, string, string) bool                        { return false }
-func (nothing) ReachOfEnv(string, string, string) v1alpha1.FirstRequestReach { return "" }
-func (nothing) MayMake(string, string, string) bool                          { return false }
-func (nothing) ValidEnvd(string, types.UID, string) bool                     { return false }
-func (nothing) ValidPortCookie(string, types.UID, uint16, string) bool       { return false }
-func (nothing) ValidTraffic(string, types.UID, string) bool                  { return false }
-func (nothing) Held() bool                                                   { return true }
+func (nothing) PoolAccess(string, string) (v1alpha1.FirstRequestAccess, bool) { return "", false }
+func (nothing) Reach(string, string) v1alpha1.FirstRequestReach               { return v1alpha1.ReachPublic }
+func (nothing) EnvAccess(string, string) (v1alpha1.FirstRequestAccess, bool)  { return "", false }
+func (nothing) Member(string, string, string) bool                            { return false }
+func (nothing) MayMakeOf(string, string, string) bool                         { return false }
+func (nothing) ReachOfEnv(string, string, string) v1alpha1.FirstRequestReach  { return "" }
+func (nothing) MayMake(string, string, string) bool                           { return false }
+func (nothing) ValidEnvd(string, types.UID, string) bool                      { return false }
+func (nothing) ValidPortCookie(string, types.UID, uint16, string) bool        { return false }
+func (nothing) ValidTraffic(string, types.UID, string) bool                   { return false }
+func (nothing) Held() bool                                                    { return true }
 
 // roomOf counts open requests as a gateway does, while Envoy is not looked at.
 type roomOf struct {

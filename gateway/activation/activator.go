@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
 )
@@ -49,7 +50,7 @@ type Options struct {
 	Schedulers func(namespace, pool string) (*schedule.PoolScheduler, bool)
 	// Members returns the pools of an env that claims may use, in any order; none if the env
 	// does not exist. If it is nil, there are no envs.
-	Members func(namespace, env string) []Member
+	Members func(namespace, env string) []routing.Member
 	Cache   *routecache.Cache
 	// Stamp gets or makes the stamp of a claim.
 	Stamp func(id, claim string) *routecache.Stamp
@@ -60,9 +61,17 @@ type Options struct {
 	// pod. It returns nil if the files can be restored in that pod; otherwise nothing is
 	// written, and the activation fails with its error. If it is nil, every pod fits.
 	Fits func(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error
-	// Known returns what this gateway knows from memory of a sandbox whose pod runs; nil if
-	// it knows no such pod. If Known itself is nil, the gateway never knows one.
-	Known func(id string) *Known
+	// Known returns what this gateway knows from memory of a sandbox. If it is nil, the gateway
+	// never knows one.
+	Known func(id string) routing.Answer
+	// ReadyKnown is Ready by what Known has answered of a sandbox that runs. If it says
+	// EndSandbox or FailRequest, the activation reads the sandbox and calls Ready. Required with
+	// Known.
+	ReadyKnown func(ctx context.Context, id string, known routing.Answer) error
+	// Wake resumes the paused sandbox of that UID, and returns what is left to do: nothing, or,
+	// for a sandbox that hibernates, the resume with a pod. writes.ErrStale says that the sandbox
+	// is to be resolved again. If Wake is nil, nothing is done before the activation.
+	Wake func(ctx context.Context, id string, uid types.UID) (left routing.Resume, err error)
 	// OnNewRequest is called for each request for a new sandbox of a pool, also if it fails;
 	// for a new sandbox of an env, for each member that the activation tries. It must not
 	// block. If it is nil, it is not called.
@@ -98,7 +107,7 @@ type Activator struct {
 // New returns an Activator.
 func New(o Options) *Activator {
 	if o.Members == nil {
-		o.Members = func(string, string) []Member { return nil }
+		o.Members = func(string, string) []routing.Member { return nil }
 	}
 	if o.Timeouts == nil {
 		o.Timeouts = func(string, string) v1alpha1.SandboxTimeouts { return v1alpha1.SandboxTimeouts{} }
@@ -123,9 +132,26 @@ func New(o Options) *Activator {
 // changed. It fails with one of this package's errors or package routing's, at the deadline at
 // the latest, or with ctx's error. If ctx ends early, the activation goes on.
 //
-// A Resume resumes a sandbox that hibernates: the write that binds the sandbox to a pod also
-// resumes it, so that a sandbox for which there is no pod goes on hibernating.
+// A Resume resumes the sandbox first, if it is paused. Requests share a resume and an activation,
+// so that a burst of them costs no read each.
 func (a *Activator) Activate(ctx context.Context, r routing.Request) error {
+	if r.Resume.UID != "" && a.o.Wake != nil {
+		left, err := a.o.Wake(ctx, r.ID, r.Resume.UID)
+		switch {
+		case errors.Is(err, writes.ErrStale):
+			return nil
+		case err != nil:
+			return err
+		}
+		r.Resume, r.MayClaim = left, r.MayClaim || left.UID != ""
+	}
+	return a.ActivateHibernated(ctx, r)
+}
+
+// ActivateHibernated is Activate for a request whose Resume, if it has one, is of a sandbox that
+// hibernates: the write that binds the sandbox to a pod also resumes it, so that a sandbox for
+// which there is no pod goes on hibernating.
+func (a *Activator) ActivateHibernated(ctx context.Context, r routing.Request) error {
 	return a.activate(ctx, request{Request: r})
 }
 

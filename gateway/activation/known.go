@@ -4,26 +4,16 @@ import (
 	"context"
 	"errors"
 
-	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
 )
 
-// Known is what a gateway knows from its own watches of a sandbox whose pod runs. It is
+// What a gateway knows from its own watches of a sandbox whose pod runs (Options.Known) is
 // enough to make the pod ready and to route to it while the API server does not answer, and
 // spares a gateway that has just started one read for each sandbox. It counts for requests that
 // were authorised for that sandbox alone; after a refusal the activation reads.
 //
 // Gateway and controller stay while there is no API server, since a process that ends is
 // restarted after ever longer pauses; a first request waits as long as for a pod, then gets 503.
-type Known struct {
-	// Namespace, Env, Pool and Team are the sandbox's.
-	Namespace, Env, Pool, Team string
-	// Route is not shared, and has no Stamp yet.
-	Route *routecache.Route
-	// Ready makes the pod ready by what the watches show. If it says EndSandbox or
-	// FailRequest, the activation reads the sandbox and calls Options.Ready.
-	Ready func(context.Context) error
-}
 
 // finishKnown finishes the activation without a read, if this gateway knows a pod that runs
 // the sandbox; done is false if the sandbox must be read, as one that is to be resumed must:
@@ -36,12 +26,12 @@ func (act *activation) finishKnown() (done bool, err error) {
 	}
 	token := act.a.o.Cache.Begin(act.ID)
 	k := act.a.o.Known(act.ID)
-	if k == nil || k.Namespace != act.Namespace || k.Env != act.Env || act.Env == "" && k.Pool != act.Pool || k.Team != act.Team {
+	if k.State != routing.Running || k.Namespace != act.Namespace || k.Env != act.Env || act.Env == "" && k.Pool != act.Pool || k.Team != act.Team {
 		return false, nil
 	}
 	act.noteStarted()
 	k.Route.Stamp = act.a.o.Stamp(act.ID, k.Route.ClaimID)
-	err = act.makeReady(token, k.Route, k.Ready)
+	err = act.makeReady(token, k.Route, func(ctx context.Context) error { return act.a.o.ReadyKnown(ctx, act.ID, k) })
 	switch {
 	case err == nil:
 		act.a.o.Cache.Put(token, k.Route)

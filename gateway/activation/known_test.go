@@ -13,7 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/routing"
 )
+
+// known is what the gateway knows of a sandbox, and the answer of its pod.
+type known struct {
+	routing.Answer
+	Ready func(context.Context) error
+}
 
 // An activation of a sandbox whose pod the gateway knows makes no call to the API server,
 // unless the sandbox belongs to another tenant, the pod refuses, or the cache does not admit
@@ -22,26 +29,26 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.1")
 	for _, tc := range []struct {
 		name   string
-		change func(*Known, *activation)
+		change func(*known, *activation)
 		want   error // nil: the route is cached
 		tries  int
 		reads  bool
 
 		resumes types.UID // a sandbox that hibernates, whatever the watches show
 	}{
-		{"ready", func(*Known, *activation) {}, nil, 1, false, ""},
-		{"of another pool", func(k *Known, _ *activation) { k.Pool = "other" }, errGone, 0, true, ""},
-		{"of another team", func(k *Known, _ *activation) { k.Team = "other" }, errGone, 0, true, ""},
-		{"a fence is newer", func(_ *Known, f *activation) {
+		{"ready", func(*known, *activation) {}, nil, 1, false, ""},
+		{"of another pool", func(k *known, _ *activation) { k.Pool = "other" }, errGone, 0, true, ""},
+		{"of another team", func(k *known, _ *activation) { k.Team = "other" }, errGone, 0, true, ""},
+		{"a fence is newer", func(_ *known, f *activation) {
 			if err := f.a.o.Cache.Fence(context.Background(), []routecache.Fence{{Addr: addr, RV: 11}}); err != nil {
 				t.Error(err)
 			}
 		}, errGone, 0, true, ""},
-		{"refused", func(k *Known, _ *activation) {
+		{"refused", func(k *known, _ *activation) {
 			try := k.Ready
 			k.Ready = func(ctx context.Context) error { return EndSandbox.With(errors.Join(errors.New("refused"), try(ctx))) }
 		}, errGone, 1, true, ""},
-		{"slow", func(k *Known, _ *activation) {
+		{"slow", func(k *known, _ *activation) {
 			try, failures := k.Ready, 3
 			k.Ready = func(ctx context.Context) error {
 				err := try(ctx)
@@ -51,10 +58,10 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 				return err
 			}
 		}, nil, 4, false, ""},
-		{"deaf", func(k *Known, _ *activation) {
+		{"deaf", func(k *known, _ *activation) {
 			k.Ready = func(context.Context) error { return errors.New("connection refused") }
 		}, ErrNotReady, 0, false, ""},
-		{"hibernates by a live read", func(*Known, *activation) {}, errGone, 0, true, "u"},
+		{"hibernates by a live read", func(*known, *activation) {}, errGone, 0, true, "u"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,16 +70,16 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 				defer f.cancel()
 				f.New = false
 				tries := 0
-				known := func(string) *Known {
-					k := &Known{
-						Namespace: "ns", Pool: "pool",
+				k := &known{
+					Answer: routing.Answer{
+						State: routing.Running, Namespace: "ns", Pool: "pool",
 						Route: &routecache.Route{SandboxID: "s", ClaimID: "c", PodUID: "u", Addr: addr, PodRV: 10},
-						Ready: func(context.Context) error { tries++; return nil },
-					}
-					tc.change(k, f)
-					return k
+					},
+					Ready: func(context.Context) error { tries++; return nil },
 				}
-				f.a.o.Known = known
+				tc.change(k, f)
+				f.a.o.Known = func(string) routing.Answer { return k.Answer }
+				f.a.o.ReadyKnown = func(ctx context.Context, _ string, _ routing.Answer) error { return k.Ready(ctx) }
 				f.Resume.UID = tc.resumes
 				err := f.activate()
 				cached := f.a.o.Cache.Get("s") != nil

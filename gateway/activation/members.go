@@ -8,20 +8,9 @@ import (
 	"github.com/sandlane/sandlane/routing"
 )
 
-// Member is a pool of an env, with what a claim needs to choose among them.
-type Member struct {
-	Pool string
-	// Priority orders members that have idle pods, ScaleUpPriority those where a claim
-	// would wait; the lower number first.
-	Priority, ScaleUpPriority int32
-	// Saturated: the pool could not grow lately, or has all pods that it may have. It is
-	// tried last.
-	Saturated bool
-}
-
 // candidate is a member with the state of this gateway's scheduler for it.
 type candidate struct {
-	Member
+	routing.Member
 	stocked bool // the pool has more idle pods than claims that wait for one
 }
 
@@ -143,10 +132,12 @@ func isBetter(ordered []candidate, pool string) bool {
 
 // rankOf returns the rank of a pool among the members by priority, then by name, from 1; 0
 // if the pool is no member any more.
-func rankOf(members []Member, pool string) int {
+func rankOf(members []routing.Member, pool string) int {
 	members = slices.Clone(members)
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Pool, b.Pool)) })
-	return 1 + slices.IndexFunc(members, func(m Member) bool { return m.Pool == pool })
+	slices.SortFunc(members, func(a, b routing.Member) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Pool, b.Pool))
+	})
+	return 1 + slices.IndexFunc(members, func(m routing.Member) bool { return m.Pool == pool })
 }
 
 func (act *activation) candidates(env string, tried map[string]bool) []candidate {

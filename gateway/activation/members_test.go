@@ -19,7 +19,7 @@ import (
 
 func TestOrderOfMembers(t *testing.T) {
 	member := func(pool string, priority, scaleUp int32, change ...func(*candidate)) candidate {
-		c := candidate{Member: Member{Pool: pool, Priority: priority, ScaleUpPriority: scaleUp}}
+		c := candidate{Member: routing.Member{Pool: pool, Priority: priority, ScaleUpPriority: scaleUp}}
 		for _, f := range change {
 			f(&c)
 		}
@@ -55,7 +55,7 @@ func TestOrderOfMembers(t *testing.T) {
 
 func TestMemberThatIsWorthMovingTo(t *testing.T) {
 	member := func(pool string, stocked, saturated bool) candidate {
-		return candidate{Member{Pool: pool, Saturated: saturated}, stocked}
+		return candidate{routing.Member{Pool: pool, Saturated: saturated}, stocked}
 	}
 	for name, tt := range map[string]struct {
 		all  []candidate
@@ -88,11 +88,11 @@ func (w *world) envGateway(opts ...schedule.Option) *gateway {
 func (w *world) envGatewayOn(c client.Client, opts ...schedule.Option) *gateway {
 	w.t.Helper()
 	g := w.gateway(c, opts...)
-	g.o.Members = func(namespace, env string) []Member {
+	g.o.Members = func(namespace, env string) []routing.Member {
 		if namespace != w.ns || env != "env" {
 			return nil
 		}
-		return []Member{{Pool: "b", ScaleUpPriority: 2, Priority: 1}, {Pool: "a", ScaleUpPriority: 1, Priority: 2}}
+		return []routing.Member{{Pool: "b", ScaleUpPriority: 2, Priority: 1}, {Pool: "a", ScaleUpPriority: 1, Priority: 2}}
 	}
 	for _, pool := range []string{"a", "b"} {
 		g.set.PoolChanged(w.ns, pool, true)
@@ -188,7 +188,7 @@ func TestWaitingRequestLeavesASaturatedMember(t *testing.T) {
 	g := w.envGateway()
 	var saturated atomic.Bool
 	before := g.o.Members
-	g.o.Members = func(namespace, env string) []Member {
+	g.o.Members = func(namespace, env string) []routing.Member {
 		all := before(namespace, env)
 		for i := range all {
 			all[i].Saturated = all[i].Pool == "a" && saturated.Load()

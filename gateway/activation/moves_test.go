@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -48,7 +49,7 @@ func lostPodMoves(t *testing.T, isNew bool, change func(w *world, g *gateway, dr
 	g := w.envGatewayOn(w.losesItsFirstPod())
 	var drains atomic.Bool
 	before := g.o.Members
-	g.o.Members = func(namespace, env string) []Member {
+	g.o.Members = func(namespace, env string) []routing.Member {
 		all := before(namespace, env)
 		if drains.Load() && len(all) == 2 {
 			return all[:1]
@@ -130,7 +131,7 @@ func TestOnePodMovesOneRequest(t *testing.T) {
 }
 
 func TestRankOf(t *testing.T) {
-	all := []Member{{Pool: "z", Priority: 1}, {Pool: "b"}, {Pool: "a"}}
+	all := []routing.Member{{Pool: "z", Priority: 1}, {Pool: "b"}, {Pool: "a"}}
 	for pool, want := range map[string]int{"a": 1, "b": 2, "z": 3, "none": 0} {
 		if got := rankOf(all, pool); got != want || all[0].Pool != "z" {
 			t.Errorf("%s has rank %d, want %d; members %v", pool, got, want, all)
@@ -146,7 +147,7 @@ func TestRequestThatLeavesTakesItsClaim(t *testing.T) {
 	g := w.envGateway()
 	var looks atomic.Int64
 	before := g.o.Members
-	g.o.Members = func(namespace, env string) []Member {
+	g.o.Members = func(namespace, env string) []routing.Member {
 		if looks.Add(1) == 2 { // the request waits at a, and checks whether it should leave
 			w.idleOf("a", 1)
 			kubetest.Eventually(t, "the claim to land", func() error {

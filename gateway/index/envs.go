@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // EnvInfo is what is known of a SandboxEnv.
@@ -104,6 +105,32 @@ func (x *Index) Members(namespace, env string) []Member {
 		}
 	}
 	return all
+}
+
+// Member reports whether the pool is a member of the env that claims may go to.
+func (x *Index) Member(namespace, env, pool string) bool {
+	return slices.ContainsFunc(x.Members(namespace, env), func(m Member) bool { return m.Name == pool })
+}
+
+// MayMakeOf reports whether a member of the env may make a sandbox of that ID. An env whose
+// members are not there yet has reserved nothing.
+func (x *Index) MayMakeOf(namespace, env, id string) bool {
+	members := x.Members(namespace, env)
+	return len(members) == 0 && x.MayMake(namespace, "", id) ||
+		slices.ContainsFunc(members, func(m Member) bool { return x.MayMake(namespace, m.Name, id) })
+}
+
+// ClaimMembers are Members, as a claim chooses among them.
+func (x *Index) ClaimMembers(namespace, env string) []routing.Member {
+	all := x.Members(namespace, env)
+	out := make([]routing.Member, 0, len(all))
+	for _, m := range all {
+		out = append(out, routing.Member{
+			Pool: m.Name, Priority: m.Config.Priority, ScaleUpPriority: m.Config.ScaleUpPriority,
+			Saturated: m.Full || time.Now().Before(m.SaturatedUntil),
+		})
+	}
+	return out
 }
 
 func (x *Index) envStore() *store {

@@ -54,6 +54,42 @@ func (p PoolInfo) Access() v1alpha1.FirstRequestAccess {
 	return p.Spec.FirstRequest.Access
 }
 
+// PoolAccess says what a first request must show to claim a pod of the pool; with an empty access
+// none may. ok is false if the watch knows of no such pool.
+func (x *Index) PoolAccess(namespace, name string) (access v1alpha1.FirstRequestAccess, ok bool) {
+	p, ok := x.Pool(namespace, name)
+	return p.Access(), ok
+}
+
+// LastCreate returns the pool's annotation of that name.
+func (x *Index) LastCreate(pool types.NamespacedName) (annotation string, exists bool) {
+	p, ok := x.Pool(pool.Namespace, pool.Name)
+	return p.LastCreate, ok
+}
+
+// NoStart is the reason for which none of the pool's pods can start; empty if one may.
+func (x *Index) NoStart(namespace, pool string) string {
+	p, _ := x.Pool(namespace, pool)
+	return p.NoStart
+}
+
+// FirstRequestTimeouts returns the timeouts of a sandbox that a first request makes from the pool.
+func (x *Index) FirstRequestTimeouts(namespace, pool string) (t v1alpha1.SandboxTimeouts) {
+	p, _ := x.Pool(namespace, pool)
+	v1alpha1.PauseDefaults(&t, p.Spec)
+	return t
+}
+
+// FirstRequestEgress returns which hosts such a sandbox may connect to; nil leaves that to the
+// cluster.
+func (x *Index) FirstRequestEgress(namespace, pool string) *v1alpha1.SandboxEgress {
+	p, _ := x.Pool(namespace, pool)
+	if p.Spec == nil || p.Spec.FirstRequest == nil {
+		return nil
+	}
+	return p.Spec.FirstRequest.Egress.Sandbox()
+}
+
 // Template returns what the pool's pods are made from: its own template, or the
 // one that it refers to. Nil if that does not exist. It is shared: do not change it.
 func (x *Index) Template(p PoolInfo) *v1alpha1.SandboxTemplateSpec {

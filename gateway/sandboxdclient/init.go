@@ -31,8 +31,8 @@ var errUnsigned = errors.New("it cannot be signed")
 // about the pod, whose sandboxd may have taken orders signed with that key before.
 var errNoKey = fmt.Errorf("%w: there is no such init key", errUnsigned)
 
-// Claimed is a claimed pod and its sandbox, as far as Init reads them.
-type Claimed struct {
+// claimedPod is a claimed pod and its sandbox, as far as Init reads them.
+type claimedPod struct {
 	// ID, UID and Unsecured are the sandbox's; Template is its env, or its pool without one.
 	ID, Template string
 	UID          types.UID
@@ -49,10 +49,10 @@ type Claimed struct {
 	InitKey string
 }
 
-// claimed reads a Claimed from its objects. Addr is the zero Addr if the pod cannot be reached.
-func claimed(s *v1alpha1.Sandbox, pod *corev1.Pod) Claimed {
+// claimed reads a claimedPod from its objects. Addr is the zero Addr if the pod cannot be reached.
+func claimed(s *v1alpha1.Sandbox, pod *corev1.Pod) claimedPod {
 	addr, _ := netip.ParseAddr(v1alpha1.RoutableAddress(pod)) // one that is none is the zero Addr
-	return Claimed{
+	return claimedPod{
 		ID: s.Name, UID: s.UID, Template: cmp.Or(s.Spec.Env, s.Spec.Pool), Unsecured: s.Spec.Network.Unsecured, Rules: hasRules(s),
 		ClaimID: pod.Annotations[v1alpha1.AnnotationClaim], PodName: pod.Name, PodUID: pod.UID, Addr: addr,
 		Sandboxd: v1alpha1.RunsSandboxd(&pod.Spec), InitKey: pod.Labels[v1alpha1.LabelInitKey],
@@ -75,7 +75,7 @@ func (a *Agent) InitRestored(ctx context.Context, s *v1alpha1.Sandbox, pod *core
 	return a.init(ctx, claimed(s, pod), env, r)
 }
 
-func (a *Agent) init(ctx context.Context, to Claimed, env map[string]string, r *Restoring) error {
+func (a *Agent) init(ctx context.Context, to claimedPod, env map[string]string, r *Restoring) error {
 	if !to.Sandboxd {
 		return activation.EndSandbox.With(fmt.Errorf("no container of pod %s has sandboxd's port %d", to.PodName, v1alpha1.SandboxdPort))
 	}
@@ -167,7 +167,7 @@ func lasting(status int) bool {
 // label names, over the pod's UID and the nonce that its sandboxd made at its start, so
 // that no other pod accepts the signature, nor this pod after a restart. After a restore
 // the nonce must be that of the process which restored the files.
-func (a *Agent) sign(ctx context.Context, c *connection, to Claimed, header http.Header, body []byte, r *Restoring) error {
+func (a *Agent) sign(ctx context.Context, c *connection, to claimedPod, header http.Header, body []byte, r *Restoring) error {
 	nonce, err := a.nonce(ctx, c, to.InitKey)
 	switch {
 	case err != nil:

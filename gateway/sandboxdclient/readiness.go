@@ -1,6 +1,7 @@
 package sandboxdclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 const (
@@ -84,9 +87,18 @@ func hasRun(s *v1alpha1.Sandbox, pod *corev1.Pod) bool {
 	return s.Status.StartedAt != nil || err != nil || time.Since(claimed) > neverRanFor
 }
 
-// InitOnce initialises the sandboxd of a running pod, unless this gateway has done so for
-// the pod's claim. It returns a refusal as it is, since a Claimed does not have the age of the claim.
-func (r *Readiness) InitOnce(ctx context.Context, to Claimed) error {
+// ReadyKnown is Ready by what this gateway's watches show of a sandbox that runs. It returns a
+// refusal as it is, since the answer does not have the age of the claim.
+func (r *Readiness) ReadyKnown(ctx context.Context, id string, a routing.Answer) error {
+	return r.initOnce(ctx, claimedPod{
+		ID: id, UID: a.UID, Template: cmp.Or(a.Env, a.Pool), Unsecured: a.Unsecured,
+		ClaimID: a.ClaimID, PodName: a.PodName, PodUID: types.UID(a.PodUID), Addr: a.Route.Addr, Sandboxd: a.Sandboxd, InitKey: a.InitKey,
+	})
+}
+
+// initOnce initialises the sandboxd of a running pod, unless this gateway has done so for
+// the pod's claim.
+func (r *Readiness) initOnce(ctx context.Context, to claimedPod) error {
 	if !r.Pending(to.ID, to.ClaimID, to.Sandboxd) {
 		return nil
 	}
@@ -97,13 +109,13 @@ func (r *Readiness) InitOnce(ctx context.Context, to Claimed) error {
 	return err
 }
 
-// Ready is an activation.Ready: InitOnce, and a judgement of a refusal. It ends a sandbox
+// Ready is an activation.Ready: initOnce, and a judgement of a refusal. It ends a sandbox
 // that was claimed just now and whose pod refuses, so that the sandbox's record has the
 // reason.
 func (r *Readiness) Ready(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) error {
 	to := claimed(s, pod)
 	claim := to.ClaimID
-	err := r.InitOnce(ctx, to)
+	err := r.initOnce(ctx, to)
 	switch hopeless := activation.VerdictOf(err) == activation.EndSandbox; {
 	case hopeless && hasRun(s, pod):
 		if logged, _ := r.logged.ContainsOrAdd(claim, struct{}{}); !logged {

@@ -94,7 +94,7 @@ func (x *Backend) activate(ctx context.Context, r routing.Request, m *activation
 	}
 	defer leave()
 	if m == nil {
-		return x.activator.Activate(ctx, r)
+		return x.activator.ActivateHibernated(ctx, r)
 	}
 	return x.activator.Create(ctx, r, m)
 }
