@@ -40,7 +40,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		return err
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
-		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: usage{g.usage, g.index},
+		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: g.usage,
 		Demand:        demand{g.set, g.creates},
 		Releaser:      releaser{g.usage, g.poller, g.cache},
 		PauseEnforcer: pauseEnforcer{g.own.pauser},

@@ -63,6 +63,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		},
 		ReleaseOff: func(id, claim, token string) { g.usage.Lift(id, claim, token) },
 	}})
+	g.usage.SetIndex(g.index)
 	g.live = index.NewLive(index.LiveOptions{Reader: c})
 	pauser, err := pause.New(c, g.cache, a, pause.NewMetrics(g.reg))
 	if err != nil {

@@ -34,14 +34,14 @@ func poll(ctx context.Context, e *suite.Env) error {
 	}
 	defer l.Close()
 	s, err := controlplane.NewServer(controlplane.ServerOptions{
-		Listener: l, Activity: usage{r}, Member: member{}, Fencer: struct{ controlplane.Fencer }{}, Releaser: struct{ controlplane.Releaser }{},
+		Listener: l, Activity: r, Member: member{}, Fencer: struct{ controlplane.Fencer }{}, Releaser: struct{ controlplane.Releaser }{},
 		Demand: struct{ controlplane.DemandSource }{}, PauseEnforcer: struct{ controlplane.PauseEnforcer }{},
 	})
 	if err != nil {
 		return err
 	}
-	first := r.Since(0)
-	ask := &controlplanepb.LastActiveRequest{Cursor: first.Cursor, Source: first.Instance}
+	first := r.LastActive(0)
+	ask := &controlplanepb.LastActiveRequest{Cursor: first.Cursor, Source: first.Source}
 	row := fmt.Sprintf("idle/poll-%d/sandlane/cpu", e.Objects)
 	moved := (len(all) + 99) / 100
 	for range max(e.Pairs, result.MinSamples) {
@@ -66,20 +66,6 @@ func poll(ctx context.Context, e *suite.Env) error {
 	e.Progress("a poll of %d: %.1f ms of CPU", e.Objects, e.Row(row).Summary().Median)
 	return nil
 }
-
-// usage gives the registry to the server as a gateway does.
-type usage struct{ *inuse.Registry }
-
-func (u usage) LastActive(cursor uint64) controlplane.ActivityReport {
-	r := u.Since(cursor)
-	out := controlplane.ActivityReport{Source: r.Instance, Cursor: r.Cursor, Known: r.Known, Entries: make([]controlplane.Activity, len(r.Entries))}
-	for i, e := range r.Entries {
-		out.Entries[i] = controlplane.Activity{SandboxID: e.ID, ClaimID: e.Claim, Age: e.Age}
-	}
-	return out
-}
-
-func (usage) Remember([]controlplane.Sighting, []controlplane.Activity) {}
 
 // member is a gateway's lease, which this benchmark does not use.
 type member struct{}

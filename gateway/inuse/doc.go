@@ -2,14 +2,14 @@
 // handlers stamp, what is parked, and what Envoy counts as open requests. Get the stamp of
 // a claim from the [Registry] and put it on the claim's route, whose hits touch it; Park
 // each request that waits. An [EnvoyPoller], once started, stamps what is open at Envoy.
-// Since returns what has been used since the last report, and Hold begins to hold a
+// LastActive returns what has been used since the last report, and Hold begins to hold a
 // claim's requests while its release is prepared.
 //
-// It decides nothing: the controller asks for a Report (through package
+// It decides nothing: the controller asks for a report (through package
 // controlplane), and the idle-timeout reconciler counts. Stamps stand beside the
 // index and live until their claim is over; the route cache only points at them,
 // so an evicted route loses nothing.
 //
-// report.go says when nothing is known, hold.go how requests are held while a release is
+// report.go says when nothing is known, streams.go which claim a late report of Envoy is for, hold.go how requests are held while a release is
 // prepared, registry.go what states an entry has.
 package inuse

@@ -103,7 +103,7 @@ func TestResolving(t *testing.T) {
 		if got := r.InUse("a", "c", time.Hour); got != want {
 			t.Errorf("%s: in use: %v", what, got)
 		}
-		if entries := r.Since(0).Entries; len(entries) != 0 {
+		if entries := r.LastActive(0).Entries; len(entries) != 0 {
 			t.Errorf("%s: reported %+v", what, entries)
 		}
 	}

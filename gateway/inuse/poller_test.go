@@ -106,7 +106,7 @@ func TestPoll(t *testing.T) {
 		now.step(10 * time.Second)
 		envoy.open(tick.status, tick.open...)
 		_ = p.Refresh(t.Context())
-		report := r.Since(cursor)
+		report := r.LastActive(cursor)
 		cursor = report.Cursor
 		if got := lines(report); got != tick.want || report.Known != tick.known {
 			t.Errorf("%s: %q, known %v; want %q, %v", tick.name, got, report.Known, tick.want, tick.known)
@@ -114,11 +114,11 @@ func TestPoll(t *testing.T) {
 	}
 	// What was read goes stale when no tick follows.
 	now.step(29 * time.Second)
-	if !r.Since(cursor).Known {
+	if !r.LastActive(cursor).Known {
 		t.Error("not known although the last tick is less than three ago")
 	}
 	now.step(time.Second)
-	if r.Since(cursor).Known {
+	if r.LastActive(cursor).Known {
 		t.Error("known although no tick came for three")
 	}
 	reg := prometheus.NewRegistry()
@@ -185,7 +185,7 @@ func TestStart(t *testing.T) {
 	}
 	stop()
 	running.Wait()
-	if report := r.Since(0); report.Known || len(report.Entries) != 1 {
+	if report := r.LastActive(0); report.Known || len(report.Entries) != 1 {
 		t.Errorf("after the stop: %+v", report)
 	}
 	if p.NeedLeaderElection() {
@@ -198,7 +198,7 @@ func TestNoEnvoy(t *testing.T) {
 	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: claimsOf{}, AdminSocket: filepath.Join(t.TempDir(), "none"), Log: slog.New(slog.DiscardHandler)})
 	r.setKnown(time.Hour)
 	_ = p.Refresh(t.Context())
-	if r.Since(0).Known {
+	if r.LastActive(0).Known {
 		t.Error("known without an Envoy")
 	}
 }

@@ -20,12 +20,14 @@ import (
 // does not bring back an entry that nothing would remove.
 const maxEnded = 4096
 
-// Registry holds the stamps of this gateway. Safe for concurrent use.
+// Registry holds the stamps of this gateway. It is extproc.Activity and
+// controlplane.ActivitySource. Safe for concurrent use.
 type Registry struct {
 	now      func() time.Time
 	instance string
 	// before is called before stamps are read; nil for nothing.
 	before func()
+	index  ClaimIndex
 
 	// mu guards all that follows.
 	mu sync.Mutex
@@ -85,7 +87,7 @@ func NewRegistry(now func() time.Time) *Registry {
 		now = Monotonic()
 	}
 	return &Registry{
-		now: now, instance: rand.Text(),
+		now: now, instance: rand.Text(), index: noIndex{},
 		entries: map[string]*entry{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[claimKey]struct{}{},
 	}
 }
@@ -94,6 +96,10 @@ func NewRegistry(now func() time.Time) *Registry {
 // those whose use is noted elsewhere (in Envoy's table). Set it before the registry is
 // used.
 func (r *Registry) Before(f func()) { r.before = f }
+
+// SetIndex sets what says which claim is a sandbox's; without it none is known. Set it before
+// the registry is used.
+func (r *Registry) SetIndex(x ClaimIndex) { r.index = x }
 
 // catchUp brings in the use that is noted elsewhere.
 func (r *Registry) catchUp() {

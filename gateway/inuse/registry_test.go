@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sandlane/sandlane/controlplane"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,22 +36,22 @@ func (f *fakeNow) step(d time.Duration) {
 }
 
 // lines returns a report's entries, sorted.
-func lines(r Report) string {
+func lines(r controlplane.ActivityReport) string {
 	var all []string
 	for _, e := range r.Entries {
-		all = append(all, fmt.Sprintf("%s/%s %v", e.ID, e.Claim, e.Age))
+		all = append(all, fmt.Sprintf("%s/%s %v", e.SandboxID, e.ClaimID, e.Age))
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 
-func TestSince(t *testing.T) {
+func TestLastActive(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
 	var cursor uint64
 	want := func(what, want string) {
 		t.Helper()
-		report := r.Since(cursor)
+		report := r.LastActive(cursor)
 		if report.Cursor <= cursor {
 			t.Errorf("%s: the cursor went from %d to %d", what, cursor, report.Cursor)
 		}
@@ -75,10 +77,10 @@ func TestSince(t *testing.T) {
 	}
 	a.Touch(r.Now())
 	want("one", "a/1 0s")
-	if got := lines(r.Since(0)); got != "a/1 0s, b/1 1s" {
+	if got := lines(r.LastActive(0)); got != "a/1 0s, b/1 1s" {
 		t.Errorf("from the beginning: %q", got)
 	}
-	if got := lines(r.Since(1 << 63)); got != "a/1 0s, b/1 1s" {
+	if got := lines(r.LastActive(1 << 63)); got != "a/1 0s, b/1 1s" {
 		t.Errorf("from another instance's cursor: %q", got)
 	}
 	r.ClaimEnded("a", "1")
@@ -96,10 +98,10 @@ func TestSinceSeesLateTouches(t *testing.T) {
 	s := r.Stamp("a", "1")
 	read := r.Now()
 	now.step(time.Second)
-	cursor := r.Since(0).Cursor
+	cursor := r.LastActive(0).Cursor
 	s.Touch(read)
 	now.step(time.Second)
-	if got := lines(r.Since(cursor)); got != "a/1 2s" {
+	if got := lines(r.LastActive(cursor)); got != "a/1 2s" {
 		t.Errorf("a touch that was written late is lost: %q", got)
 	}
 }
@@ -109,12 +111,12 @@ func TestSinceForTwoReaders(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
 	s := r.Stamp("a", "1")
-	one, two := r.Since(0).Cursor, r.Since(0).Cursor
+	one, two := r.LastActive(0).Cursor, r.LastActive(0).Cursor
 	s.Touch(r.Now())
-	if got := lines(r.Since(one)); got != "a/1 0s" {
+	if got := lines(r.LastActive(one)); got != "a/1 0s" {
 		t.Errorf("first reader: %q", got)
 	}
-	if got := lines(r.Since(two)); got != "a/1 0s" {
+	if got := lines(r.LastActive(two)); got != "a/1 0s" {
 		t.Errorf("second reader: %q", got)
 	}
 }
@@ -123,9 +125,9 @@ func TestPark(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
 	first, second := r.Park("a"), r.Park("a")
-	cursor := r.Since(0).Cursor
+	cursor := r.LastActive(0).Cursor
 	for range 2 {
-		report := r.Since(cursor)
+		report := r.LastActive(cursor)
 		if got := lines(report); got != "a/ 0s" {
 			t.Errorf("parked without a claim: %q", got)
 		}
@@ -134,22 +136,22 @@ func TestPark(t *testing.T) {
 	r.Stamp("a", "1").Touch(r.Now())
 	r.Stamp("a", "2")
 	now.step(time.Hour)
-	if got := lines(r.Since(cursor)); got != "a/1 0s, a/2 0s" {
+	if got := lines(r.LastActive(cursor)); got != "a/1 0s, a/2 0s" {
 		t.Errorf("parked with claims: %q", got)
 	}
 	first()
 	first()
 	now.step(time.Minute)
-	if got := lines(r.Since(r.cursor)); got != "a/1 0s, a/2 0s" {
+	if got := lines(r.LastActive(r.cursor)); got != "a/1 0s, a/2 0s" {
 		t.Errorf("one of two left: %q", got)
 	}
 	second()
 	now.step(time.Second)
-	if got := lines(r.Since(r.cursor)); got != "a/1 1s, a/2 1s" {
+	if got := lines(r.LastActive(r.cursor)); got != "a/1 1s, a/2 1s" {
 		t.Errorf("both left: %q", got)
 	}
 	r.Park("gone")()
-	if got := lines(r.Since(r.cursor)); got != "" || len(r.parked) != 0 {
+	if got := lines(r.LastActive(r.cursor)); got != "" || len(r.parked) != 0 {
 		t.Errorf("nothing parked: %q", got)
 	}
 }
@@ -160,19 +162,19 @@ func TestOver(t *testing.T) {
 		r.Stamp("a", claim).Touch(r.Now())
 	}
 	r.ClaimEnded("a", "2")
-	if got := lines(r.Since(0)); got != "a/1 0s, a/3 0s" {
+	if got := lines(r.LastActive(0)); got != "a/1 0s, a/3 0s" {
 		t.Errorf("the middle one over: %q", got)
 	}
 	r.ClaimEnded("a", "3")
 	r.ClaimEnded("a", "3")
 	r.ClaimEnded("b", "1")
-	if got := lines(r.Since(0)); got != "a/1 0s" {
+	if got := lines(r.LastActive(0)); got != "a/1 0s" {
 		t.Errorf("two over: %q", got)
 	}
 	// A resolve that comes late does not bring a claim back.
 	r.Stamp("a", "3").Touch(r.Now())
 	r.Stamp("b", "1").Touch(r.Now())
-	if got := lines(r.Since(0)); got != "a/1 0s" {
+	if got := lines(r.LastActive(0)); got != "a/1 0s" {
 		t.Errorf("a claim that is over came back: %q", got)
 	}
 	r.ClaimEnded("a", "1")
@@ -210,7 +212,7 @@ func TestConcurrentUse(t *testing.T) {
 				r.Stamp(id, claim).Touch(r.Now())
 				r.Park(id)()
 				if i%5 == 0 {
-					r.Since(0)
+					r.LastActive(0)
 				}
 				if i >= kept {
 					id, claim := name(g, i-kept)
@@ -230,8 +232,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	slices.Sort(want)
 	var got []string
-	for _, e := range r.Since(0).Entries {
-		got = append(got, e.ID+"/"+e.Claim)
+	for _, e := range r.LastActive(0).Entries {
+		got = append(got, e.SandboxID+"/"+e.ClaimID)
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -247,21 +249,21 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-func BenchmarkSince(b *testing.B) {
+func BenchmarkLastActive(b *testing.B) {
 	const claims = 100_000
 	r := NewRegistry(nil)
 	stamps := make([]interface{ Touch(int64) }, claims)
 	for i := range stamps {
 		stamps[i] = r.Stamp(fmt.Sprintf("i%020d", i), fmt.Sprintf("c%020d", i))
 	}
-	cursor := r.Since(0).Cursor
+	cursor := r.LastActive(0).Cursor
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		now := r.Now()
 		for i := range claims / 100 {
 			stamps[(i*100+n)%claims].Touch(now)
 		}
-		report := r.Since(cursor)
+		report := r.LastActive(cursor)
 		if len(report.Entries) != claims/100 {
 			b.Fatalf("%d entries", len(report.Entries))
 		}

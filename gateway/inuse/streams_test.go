@@ -1,4 +1,4 @@
-package gateway
+package inuse
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routing"
 )
 
@@ -19,12 +18,18 @@ type fakeClaims struct {
 func (f fakeClaims) Synced() bool                     { return f.synced }
 func (f fakeClaims) Resolve(id string) routing.Answer { return f.of[id] }
 
+func registryOf(x ClaimIndex) *Registry {
+	r := NewRegistry(nil)
+	r.SetIndex(x)
+	return r
+}
+
 // Envoy tells of a stream when it has ended, which may be long after its claim was
 // over: when more claims have ended since than the registry remembers.
 func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 	const claims = 20_000
 	known := fakeClaims{true, map[string]routing.Answer{}}
-	u := usage{inuse.NewRegistry(nil), known}
+	u := registryOf(known)
 	id := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range claims {
 		u.Stamp(id(i), "c").Touch(u.Now())
@@ -39,7 +44,7 @@ func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 	for i := range claims {
 		u.StreamEnded(id(i), "c", time.Now())
 	}
-	if n := len(u.Since(0).Entries); n != 0 {
+	if n := len(u.LastActive(0).Entries); n != 0 {
 		t.Errorf("%d entries of claims that are over stay", n)
 	}
 }
@@ -50,10 +55,10 @@ func TestStreamOfTheProcessBefore(t *testing.T) {
 	live := map[string]routing.Answer{"s": {State: routing.Running, ClaimID: "c"}}
 	for name, known := range map[string]fakeClaims{"known": {true, live}, "before the first list": {}} {
 		t.Run(name, func(t *testing.T) {
-			u := usage{inuse.NewRegistry(nil), known}
+			u := registryOf(known)
 			u.StreamEnded("s", "c", time.Now().Add(-time.Minute))
-			entries := u.Since(0).Entries
-			if len(entries) != 1 || entries[0].Claim != "c" || entries[0].Age < time.Minute || entries[0].Age > 2*time.Minute {
+			entries := u.LastActive(0).Entries
+			if len(entries) != 1 || entries[0].ClaimID != "c" || entries[0].Age < time.Minute || entries[0].Age > 2*time.Minute {
 				t.Errorf("entries %+v, want one that is a minute old", entries)
 			}
 		})
@@ -64,9 +69,9 @@ func TestStreamOfTheProcessBefore(t *testing.T) {
 // of a claim that the index does not show yet: its use at a gateway that is gone is known here
 // alone. Not so of sandboxes that have ended.
 func TestRememberedForTheNextController(t *testing.T) {
-	u := usage{inuse.NewRegistry(nil), fakeClaims{true, map[string]routing.Answer{
+	u := registryOf(fakeClaims{true, map[string]routing.Answer{
 		"s": {State: routing.Running, ClaimID: "c"}, "over": {State: routing.Ended, ClaimID: "c"},
-	}}}
+	}})
 	var seen []controlplane.Sighting
 	var used []controlplane.Activity
 	for _, id := range []string{"s", "over", "late"} {
