@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 )
@@ -53,6 +51,13 @@ func routeOf(id, pool string, stamp *routecache.Stamp) *routecache.Route {
 		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Stamp: stamp}
 }
 
+// oneClaim is an index of the claim of one sandbox.
+type oneClaim struct{}
+
+func (oneClaim) RangeClaims(f func(netip.Addr, string, string, string) bool) {
+	f(netip.MustParseAddr("198.18.0.5"), "default", "open", "c")
+}
+
 // serveClusters is an Envoy with one request open.
 func serveClusters(t *testing.T, asked func()) (socket string) {
 	t.Helper()
@@ -71,29 +76,6 @@ func serveClusters(t *testing.T, asked func()) (socket string) {
 	return socket
 }
 
-// A release is prepared in this order: hold, out of the table, wait for Envoy's
-// workers, and only then ask what is open. What cannot be waited for is not known.
-func TestPrepareTakesRoutesOutOfTheTable(t *testing.T) {
-	usage := inuse.NewRegistry(nil)
-	stamp := usage.Stamp("unused", "c")
-	cache, table := showing(t, routeOf("unused", "p", stamp))
-	socket := serveClusters(t, func() { table.steps = append(table.steps, "asked") })
-	r := releaser{usage, inuse.NewEnvoyPoller(inuse.PollerOptions{
-		Registry: usage, Claims: oneClaim{}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
-	}), cache}
-	batch := []controlplane.Release{{SandboxID: "unused", ClaimID: "c", Token: "1", Idle: time.Second}}
-	if _, known := r.Prepare(t.Context(), batch); !known {
-		t.Error("not known")
-	}
-	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !stamp.Holding() || cache.Get("unused") == nil {
-		t.Errorf("steps %q, held %v", got, stamp.Holding())
-	}
-	table.wait = errors.New("a worker is stuck")
-	if inUse, known := r.Prepare(t.Context(), batch); known || len(inUse) > 0 {
-		t.Error("known although a worker is stuck")
-	}
-}
-
 // A sandbox that has as many requests open as it may leaves the table, so that ExtProc
 // refuses further ones.
 func TestFullSandboxLeavesTheTable(t *testing.T) {
@@ -101,7 +83,7 @@ func TestFullSandboxLeavesTheTable(t *testing.T) {
 	stamp := usage.Stamp("open", "c")
 	cache, table := showing(t, routeOf("open", "p", stamp))
 	poller := inuse.NewEnvoyPoller(inuse.PollerOptions{
-		Registry: usage, Claims: oneClaim{}, AdminSocket: serveClusters(t, func() {}), Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Registry: usage, Claims: []inuse.Claims{oneClaim{}}, AdminSocket: serveClusters(t, func() {}), Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 		MaxOpen: func(string) int { return 1 }, Filled: func(id string) {
 			if !stamp.Full() {
 				t.Error("told before the stamp says so")

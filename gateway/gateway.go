@@ -56,6 +56,7 @@ type gateway struct {
 	poller    *inuse.EnvoyPoller
 	index     *index.Index
 	live      *index.Live
+	holds     *holds.Holds
 	keys      *credentials.Verifier
 	tokens    *credentials.Tokens
 	initKeys  *credentials.InitSigner
@@ -251,7 +252,7 @@ func assemble(o Options) (*gateway, error) {
 	g.extproc, err = extproc.NewServer(extproc.Options{
 		Socket: o.path(ExtProcSocket), Cache: g.cache,
 		Resolver: g.own, Activator: g.activator, Pools: g.index,
-		Keys: g.keys, Tokens: g.tokens, Lease: g.member, Activity: g.usage, Holds: holds.New(g.usage, g.cache, c), Room: g.room, Now: g.usage.Now,
+		Keys: g.keys, Tokens: g.tokens, Lease: g.member, Activity: g.usage, Holds: g.holds, Room: g.room, Now: g.usage.Now,
 		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
 		Registerer: g.reg, Log: o.Log,
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
+	"github.com/sandlane/sandlane/gateway/holds"
 	"github.com/sandlane/sandlane/gateway/index"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/gateway/limits"
@@ -86,10 +87,11 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 	})
 	g.assembleRoom()
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
-		Registry: g.usage, Claims: claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
+		Registry: g.usage, Claims: []inuse.Claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
 		MaxOpen: func(namespace string) int { return g.limits.Of(namespace).OpenOfSandbox }, Filled: g.cache.Retract,
 		Looking: g.room.Looking,
 	})
+	g.holds = holds.New(g.usage, g.poller, g.cache, c)
 	g.assembleFastPath()
 	for _, register := range []func() error{
 		func() error { return g.cache.RegisterMetrics(g.reg) },

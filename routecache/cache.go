@@ -2,6 +2,7 @@ package routecache
 
 import (
 	"hash/maphash"
+	"net/netip"
 	"sync/atomic"
 )
 
@@ -151,6 +152,12 @@ func (c *Cache) Range(f func(*Route) bool) {
 			}
 		}
 	}
+}
+
+// RangeClaims calls f for the claim of each cached route until f returns false. Routes can be
+// newer than what a watch has shown.
+func (c *Cache) RangeClaims(f func(addr netip.Addr, namespace, id, claim string) bool) {
+	c.Range(func(r *Route) bool { return f(r.Addr, r.InPool().Namespace, r.SandboxID, r.ClaimID) })
 }
 
 // Evictions returns how many routes were evicted for lack of room.

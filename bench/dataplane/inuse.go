@@ -28,7 +28,7 @@ func (w *world) inUse(ctx context.Context, t load.Target) error {
 		return err
 	}
 	p := inuse.NewEnvoyPoller(inuse.PollerOptions{
-		Registry: inuse.NewRegistry(nil), Claims: claimed(count), AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),
+		Registry: inuse.NewRegistry(nil), Claims: []inuse.Claims{claimed(count)}, AdminSocket: filepath.Join(w.gateway.RunDir, envoy.AdminSocketName),
 		Tick: time.Minute,
 	})
 	row := fmt.Sprintf("dataplane/in-use-%d/", count)

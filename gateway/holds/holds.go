@@ -2,7 +2,7 @@
 // calls off a release that takes too long: the record of the sandbox then decides whether it
 // is in use or has ended. A request that waits has no answer from the sandbox meanwhile.
 // Make the [Holds] with New and give them to extproc, which calls Await for each request of a
-// claim that is held.
+// claim that is held, and to the control-plane server, which has releases prepared.
 package holds
 
 import (
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/kubeclient/writes"
@@ -31,6 +32,7 @@ const maxHeld = 2 * time.Second
 // Holds are the claims that one gateway holds. Make it with New. Safe for concurrent use.
 type Holds struct {
 	usage   *inuse.Registry
+	poller  *inuse.EnvoyPoller
 	cache   *routecache.Cache
 	client  client.Client
 	settled singleflight.Group // by ID and claim
@@ -38,8 +40,32 @@ type Holds struct {
 
 // New returns the Holds of the claims that the registry says are held. Routes of sandboxes
 // that turn out to have ended are taken out of the cache.
-func New(usage *inuse.Registry, cache *routecache.Cache, c client.Client) *Holds {
-	return &Holds{usage: usage, cache: cache, client: c}
+func New(usage *inuse.Registry, poller *inuse.EnvoyPoller, cache *routecache.Cache, c client.Client) *Holds {
+	return &Holds{usage: usage, poller: poller, cache: cache, client: c}
+}
+
+// Prepare implements controlplane.Releaser. It holds all claims of the batch, and then
+// looks once what is in use, so that it sees a request that was answered before the hold.
+func (h *Holds) Prepare(ctx context.Context, releases []controlplane.Release) (inUse []string, known bool) {
+	for _, one := range releases {
+		h.usage.Hold(one.SandboxID, one.ClaimID, one.Token)
+	}
+	// Envoy, too, answers no more requests by itself when it is asked what is open.
+	for _, one := range releases {
+		h.cache.Retract(one.SandboxID)
+	}
+	if err := h.cache.WaitMirror(ctx); err != nil {
+		return nil, false
+	}
+	if err := h.poller.Refresh(ctx); err != nil {
+		return nil, false
+	}
+	for _, one := range releases {
+		if h.usage.InUse(one.SandboxID, one.ClaimID, one.Idle) {
+			inUse = append(inUse, one.SandboxID)
+		}
+	}
+	return inUse, true
 }
 
 // Await implements extproc.Holds. A claim that is not held any more is in use or has

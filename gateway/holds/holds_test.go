@@ -58,7 +58,7 @@ func newHeld(t *testing.T) *held {
 			return c.Get(ctx, key, o, opts...)
 		},
 	}).Build()
-	h.Holds = New(inuse.NewRegistry(nil), routecache.New(0), c)
+	h.Holds = New(inuse.NewRegistry(nil), nil, routecache.New(0), c)
 	h.usage.Stamp("s", "c").Touch(1)
 	h.usage.Hold("s", "c", "t")
 	return h

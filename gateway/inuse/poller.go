@@ -16,7 +16,7 @@ import (
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// Claims says which claim an address belongs to. The index satisfies it.
+// Claims says which claim an address belongs to.
 type Claims interface {
 	// RangeClaims calls f for each claim with its pod's address until f returns
 	// false.
@@ -27,8 +27,9 @@ type Claims interface {
 type PollerOptions struct {
 	// Registry is stamped. Required.
 	Registry *Registry
-	// Claims maps addresses to claims. Required.
-	Claims Claims
+	// Claims map addresses to every claim that this gateway may have routed to: the index, and
+	// the route cache, whose routes can be newer than what the watches have shown. Required.
+	Claims []Claims
 	// AdminSocket is the path of Envoy's admin socket. Required.
 	AdminSocket string
 	// Cluster is Envoy's name of the sandboxes' cluster. Empty means "sandbox".
@@ -156,8 +157,8 @@ func (p *EnvoyPoller) stamp(active, connections map[netip.Addr]uint64) (of, spar
 		var keys []claimKey
 		var namespaces []string
 		var counts []int
-		counted := make(map[netip.Addr]bool, len(active)) // an address may come twice
-		p.o.Claims.RangeClaims(func(addr netip.Addr, namespace, id, claim string) bool {
+		counted := make(map[netip.Addr]bool, len(active)) // an address and a claim may come twice
+		note := func(addr netip.Addr, namespace, id, claim string) bool {
 			addr = addr.Unmap()
 			n, made := int(active[addr]), int(connections[addr])
 			if n > 0 {
@@ -169,7 +170,10 @@ func (p *EnvoyPoller) stamp(active, connections map[netip.Addr]uint64) (of, spar
 				spare[namespace] += max(0, made-n)
 			}
 			return true
-		})
+		}
+		for _, claims := range p.o.Claims {
+			claims.RangeClaims(note)
+		}
 		for i, k := range keys {
 			s := p.o.Registry.Stamp(k.id, k.claim)
 			open = append(open, s)

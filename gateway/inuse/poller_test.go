@@ -82,7 +82,7 @@ func TestPoll(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
 	claims := claimsOf{"198.18.0.5": {"a", "1"}, "fd00::6": {"b", "1"}, "198.18.0.7": {"c", "1"}}
-	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: claims, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: []Claims{claims}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	var cursor uint64
 	for _, tick := range []struct {
 		name   string
@@ -136,7 +136,7 @@ func TestPollMarksFullSandboxes(t *testing.T) {
 	envoy, socket := newFakeEnvoy(t)
 	r := NewRegistry(newNow().Now)
 	claims := claimsOf{"198.18.0.5": {"a", "1"}, "198.18.0.6": {"b", "1"}}
-	o := PollerOptions{Registry: r, Claims: claims, AdminSocket: socket, MaxOpen: func(string) int { return 3 }, Log: slog.New(slog.DiscardHandler)}
+	o := PollerOptions{Registry: r, Claims: []Claims{claims}, AdminSocket: socket, MaxOpen: func(string) int { return 3 }, Log: slog.New(slog.DiscardHandler)}
 	p := NewEnvoyPoller(o)
 	const a, b = "198.18.0.5", "198.18.0.6"
 	for _, tick := range []struct {
@@ -170,7 +170,7 @@ func TestStart(t *testing.T) {
 	envoy.open(200, "198.18.0.5")
 	ticks := clocktesting.NewFakeClock(time.Unix(0, 0))
 	r := NewRegistry(nil)
-	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: claimsOf{"198.18.0.5": {"a", "1"}}, AdminSocket: socket, Tick: time.Minute, Clock: ticks})
+	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: []Claims{claimsOf{"198.18.0.5": {"a", "1"}}}, AdminSocket: socket, Tick: time.Minute, Clock: ticks})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -195,7 +195,7 @@ func TestStart(t *testing.T) {
 
 func TestNoEnvoy(t *testing.T) {
 	r := NewRegistry(nil)
-	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: claimsOf{}, AdminSocket: filepath.Join(t.TempDir(), "none"), Log: slog.New(slog.DiscardHandler)})
+	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: []Claims{claimsOf{}}, AdminSocket: filepath.Join(t.TempDir(), "none"), Log: slog.New(slog.DiscardHandler)})
 	r.setKnown(time.Hour)
 	_ = p.Refresh(t.Context())
 	if r.LastActive(0).Known {
@@ -214,7 +214,7 @@ func BenchmarkPoll(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := NewEnvoyPoller(PollerOptions{Registry: NewRegistry(nil), Claims: claims, AdminSocket: "unused"})
+	p := NewEnvoyPoller(PollerOptions{Registry: NewRegistry(nil), Claims: []Claims{claims}, AdminSocket: "unused"})
 	b.Run("stamp", func(b *testing.B) {
 		for b.Loop() {
 			p.stamp(active, connections)
