@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 
@@ -9,16 +10,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/credentials/logins"
 	"github.com/sandlane/sandlane/egress"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/builds"
+	"github.com/sandlane/sandlane/gateway/builds/store"
+	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/gateway/links"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/restapi/backend"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/gateway/secrets"
+	"github.com/sandlane/sandlane/kubeclient"
 )
 
 // apiPart is the REST API in this gateway: its server on a unix socket, to which Envoy
@@ -28,8 +34,9 @@ type apiPart struct {
 	listener  net.Listener
 	sandboxes *backend.Backend
 	node      *backend.NodeSize
-	kept      *snapshotStore
-	builds    *builds.Builds // nil without a template registry
+	snapshots restapi.Snapshots  // nil without a folder of checkpoints
+	folder    *checkpoint.Folder // theirs
+	builds    *builds.Builds     // nil without a template registry
 
 	stop context.CancelFunc
 	done chan struct{} // closed when no request is being answered any more
@@ -42,7 +49,7 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		return err
 	}
 	node := backend.NewNodeSize(c, g.o.Log)
-	kept, err := g.openSnapshots(c, g.live, a)
+	folder, snapshots, err := g.openSnapshots(c, a)
 	if err != nil {
 		return err
 	}
@@ -50,14 +57,12 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		return egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
 	}
 	s := backend.New(backend.Options{
-		Restorer: kept.restorer(),
-		API:      c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.waitKeyed,
-		Agent: a, Pauser: g.own.pauser, Restores: kept != nil, ReserveForPause: kept.reserveForPause(), Rehibernate: g.rehibernate, Node: node, Closed: closed, Log: g.o.Log,
-		SystemNamespace: g.o.SystemNamespace,
-		PublicKeys:      publicKeys,
+		API: c, Pods: clientset, Index: g.index, Live: g.live, Cache: g.cache, Endings: g.own, Activation: g.activator, Wait: g.room.WaitKeyed,
+		Agent: a, Pauser: g.own.pauser, Snapshots: snapshots, Rehibernate: g.rehibernate, Node: node, Closed: closed, Log: g.o.Log,
+		SystemNamespace: g.o.SystemNamespace, PublicKeys: publicKeys,
 	})
-	if kept != nil {
-		g.paused = files.NewHibernator(kept.Snapshots, a, s.KeepEgress)
+	if snapshots != nil {
+		g.paused = files.NewHibernator(snapshots, a, s.KeepEgress)
 		g.own.pauser.SetSaver(g.paused)
 	}
 	templates := backend.NewTemplates(g.index, node)
@@ -66,12 +71,14 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 		return err
 	}
 	o := restapi.Options{
-		Sandboxes: s, Templates: templates, Keys: apiKeys{g.keys, g.serving}, Tokens: g.tokens,
-		Snapshots: kept.backend(), Secrets: secrets.New(c, publicKeys),
+		Sandboxes: s, Templates: templates, Keys: g.keys, Serving: g.serving, Tokens: g.tokens, Secrets: secrets.New(c, publicKeys),
 		Domain: g.o.Domain, Registerer: g.reg, Log: g.o.Log,
 		Front: func(api http.Handler) http.Handler {
 			return &links.Handler{Tokens: g.tokens, Next: api, Log: g.o.Log}
 		},
+	}
+	if snapshots != nil {
+		o.Snapshots = snapshots
 	}
 	if built != nil {
 		o.Builds = built
@@ -84,8 +91,57 @@ func (g *gateway) assembleAPI(c client.Client, clientset kubernetes.Interface, a
 	if err != nil {
 		return err
 	}
-	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, kept: kept, builds: built, done: make(chan struct{})}
+	g.api = &apiPart{server: server, listener: l, sandboxes: s, node: node, snapshots: o.Snapshots, folder: folder, builds: built, done: make(chan struct{})}
 	return nil
+}
+
+// openSnapshots opens the folder where this gateway keeps snapshots; nil without one.
+func (g *gateway) openSnapshots(c client.Client, a *sandboxdclient.Agent) (*checkpoint.Folder, *files.Snapshots, error) {
+	metrics := files.NewMetrics(g.reg) // also without a folder: alerts and dashboards name them
+	if g.o.CheckpointDir == "" {
+		return nil, nil, nil
+	}
+	folder, err := checkpoint.OpenFolder(g.o.CheckpointDir, g.o.MaxCheckpointBytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("checkpoint folder: %w", err)
+	}
+	return folder, files.New(files.Options{
+		API: c, Live: g.live, Pods: sandboxdclient.NewPods(c, g.cache), Agent: a, Store: folder, Exceeded: kubeclient.QuotaExceeded,
+		Place: limits.NewArchives(g.limits).Wait,
+		Limits: func(namespace string) files.Limits {
+			l := g.limits.Of(namespace)
+			return files.Limits{
+				Snapshots: l.Snapshots, SnapshotsOfKey: l.SnapshotsOfKey,
+				SnapshotBytes: l.SnapshotBytes, SnapshotBytesOfKey: l.SnapshotBytesOfKey, PauseBytes: l.PauseBytes, PauseBytesOfKey: l.PauseBytesOfKey,
+			}
+		},
+		Metrics: metrics, Log: g.o.Log,
+	}), nil
+}
+
+// openBuilds makes what builds templates; nil without a template registry.
+func (g *gateway) openBuilds(c client.Client, s restapi.Sandboxes, t restapi.Templates, a *sandboxdclient.Agent, closed egress.Closed) (*builds.Builds, error) {
+	if g.o.TemplateRegistry == "" {
+		return nil, nil
+	}
+	registry, err := store.New(store.Options{
+		Registry: g.o.TemplateRegistry, Keychain: logins.Keychain(g.o.TemplateCredentials), Bases: g.o.TemplateBases, Closed: closed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return builds.New(builds.Options{
+		API: c, Store: registry, Sandboxes: s, Agent: a, Gateway: g.o.Name, Log: g.o.Log, Sign: g.tokens.Upload,
+		Pods: builds.BuilderPods{Live: g.live, Pods: sandboxdclient.NewPods(c, g.cache)},
+		HasPool: func(namespace, name string) bool {
+			pool, ok := g.index.Pool(namespace, name)
+			return ok && !pool.Deleting
+		},
+		Resolve: func(namespace, name string) string {
+			template, _ := t.Template(namespace, name)
+			return template.Pool
+		},
+	}), nil
 }
 
 // start serves the REST API until stop is called, and reads the size of nodes until ctx ends.
@@ -94,17 +150,19 @@ func (p *apiPart) start(ctx context.Context, parts *errgroup.Group) {
 	p.stop = stop
 	parts.Go(func() error {
 		defer close(p.done)
-		defer p.kept.close()
-		defer p.stopBuilds()
+		defer p.close() // when no request is answered any more
 		return p.server.Serve(serving, p.listener)
 	})
 	parts.Go(func() error { return p.node.Start(ctx) })
 }
 
-// stopBuilds ends the builds of this gateway.
-func (p *apiPart) stopBuilds() {
+// close ends the builds of this gateway, and closes the folder of snapshots.
+func (p *apiPart) close() {
 	if p.builds != nil {
 		p.builds.Stop()
+	}
+	if p.folder != nil {
+		_ = p.folder.Close()
 	}
 }
 

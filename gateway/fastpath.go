@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/envoy"
@@ -62,7 +63,7 @@ func (g *gateway) assembleFastPath() {
 	f.Table = table
 	g.cache.SetMirror(table)
 	g.usage.Before(table.Fold)
-	g.room.FastPath(table.Answered, g.withdraw)
+	g.room.FastPath(table.Answered, f.withdraw)
 }
 
 // tellWaiting logs after settleQuiet, and then after pauses that double up to settleSay.
@@ -152,8 +153,14 @@ func (f *fastPath) poolChanged(namespace, name string, exists bool) {
 	if known && was == reach {
 		return
 	}
+	changed := routecache.PoolOf(namespace, name)
+	f.withdraw(func(p unique.Handle[routecache.Pool]) bool { return p == changed })
+}
+
+// withdraw takes the routes of pools out of the table.
+func (f *fastPath) withdraw(of func(unique.Handle[routecache.Pool]) bool) {
 	f.cache.Range(func(r *routecache.Route) bool {
-		if r.InPool() == pool {
+		if of(r.Pool) {
 			f.cache.Retract(r.SandboxID)
 		}
 		return true

@@ -52,7 +52,7 @@ type gateway struct {
 	fast      *fastPath
 	usage     *inuse.Registry
 	limits    limits.Reader
-	room      room
+	room      limits.Room
 	poller    *inuse.EnvoyPoller
 	index     *index.Index
 	live      *index.Live

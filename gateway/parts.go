@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
+	"github.com/sandlane/sandlane/envoy"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/holds"
 	"github.com/sandlane/sandlane/gateway/index"
@@ -106,6 +107,23 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 		}
 	}
 	return nil
+}
+
+// assembleRoom makes the counts of what waits and what is open. The fast path and the poller
+// are made after it.
+func (g *gateway) assembleRoom() {
+	g.limits = limits.NewReader(limits.Options{
+		MaxStreams: g.o.MaxStreams, OpenOfSandbox: g.o.MaxOpen, Snapshots: g.o.MaxSnapshots, SnapshotsOfKey: g.o.MaxSnapshotsPerKey,
+	})
+	admin := envoy.Admin{Socket: g.o.path(EnvoyAdminSocket)}
+	g.room = limits.Room{Waiting: limits.NewWaiting(g.limits, g.o.MaxStreams), OpenRequests: limits.NewOpenRequests(limits.OpenOptions{
+		Limits: g.limits, Room: envoy.SandboxRequests(g.o.MaxStreams),
+		Total: func(ctx context.Context) (limits.Load, error) {
+			load, err := admin.LoadOfSandboxes(ctx)
+			return limits.Load(load), err
+		},
+		Refresh: func(ctx context.Context) error { return g.poller.Refresh(ctx) },
+	})}
 }
 
 // join lists everything anew: a fence that was settled before this gateway wrote

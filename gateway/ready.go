@@ -57,3 +57,11 @@ func (g *gateway) wake(ctx context.Context, id string, uid types.UID) (left rout
 	}
 	return routing.Resume{}, err
 }
+
+// rehibernate takes a resume back that has no pod.
+func (g *gateway) rehibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if g.paused == nil {
+		return nil
+	}
+	return g.paused.Rehibernate(ctx, s.Name, s.UID)
+}

@@ -32,7 +32,7 @@ func (w *world) rest(g *gateway, method, path, body string) *httptest.ResponseRe
 	w.t.Helper()
 	s, err := restapi.NewServer(restapi.Options{
 		Sandboxes: g.api.sandboxes, Templates: backend.NewTemplates(g.index, g.api.node), Keys: keyOfWorld{w.ns}, Tokens: g.tokens,
-		Snapshots: g.api.kept.backend(), Domain: "localhost", Log: w.log,
+		Snapshots: g.api.snapshots, Domain: "localhost", Log: w.log,
 	})
 	if err != nil {
 		w.t.Fatal(err)

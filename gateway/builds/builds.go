@@ -56,14 +56,18 @@ type Sandboxes interface {
 	End(ctx context.Context, namespace, id string) error
 }
 
+// Pods reads a sandbox and its pod, if sandboxd may be called there now. BuilderPods implements it.
+type Pods interface {
+	Callable(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, *corev1.Pod, error)
+}
+
 // Options of New. All are required.
 type Options struct {
 	API       client.Client // must not read from a cache
 	Store     *store.Store
 	Sandboxes Sandboxes
-	// Callable reads a sandbox and its pod, if sandboxd may be called there now.
-	Callable func(ctx context.Context, namespace, id string) (*v1alpha1.Sandbox, *corev1.Pod, error)
-	Agent    Agent
+	Pods      Pods
+	Agent     Agent
 	// HasPool reports whether this gateway knows the pool.
 	HasPool func(namespace, name string) bool
 	// Resolve returns the pool that a template's name leads to at this gateway; empty: none.

@@ -123,7 +123,7 @@ func (r *runner) reuse(ctx context.Context, base *store.Base, steps []planned) (
 
 // keep makes an image of what was changed since the last one, for later builds.
 func (r *runner) keep(ctx context.Context, image *store.Base, key string) (*store.Base, error) {
-	s, pod, err := r.o.Callable(ctx, r.caller.Namespace, r.builder)
+	s, pod, err := r.o.Pods.Callable(ctx, r.caller.Namespace, r.builder)
 	if err != nil {
 		return nil, fmt.Errorf("the builder is gone: %w", err)
 	}

@@ -190,7 +190,7 @@ func (r *runner) startBuilder(ctx context.Context) (*v1alpha1.Sandbox, *corev1.P
 	if err != nil {
 		return nil, nil, fmt.Errorf("the builder did not start: %w", err)
 	}
-	s, pod, err := r.o.Callable(ctx, r.caller.Namespace, id)
+	s, pod, err := r.o.Pods.Callable(ctx, r.caller.Namespace, id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the builder did not start: %w", err)
 	}

@@ -106,6 +106,15 @@ func (b *builder) ArchiveSince(_ context.Context, _ string, _ *corev1.Pod, since
 	return io.NopCloser(&archive), since + 1, w.Close()
 }
 
+// callable has every sandbox, which may be called.
+type callable struct{}
+
+func (callable) Callable(_ context.Context, namespace, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
+	sandbox := &v1alpha1.Sandbox{}
+	sandbox.Name, sandbox.Spec.Namespace = id, namespace
+	return sandbox, &corev1.Pod{}, nil
+}
+
 // world is a gateway's Builds, with stand-ins around it.
 type world struct {
 	t       *testing.T
@@ -134,11 +143,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.builds = New(Options{
 		API: w.api, Store: s, Sandboxes: w.builder, Agent: w.builder, Gateway: "gateway", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-		Callable: func(_ context.Context, namespace, id string) (*v1alpha1.Sandbox, *corev1.Pod, error) {
-			sandbox := &v1alpha1.Sandbox{}
-			sandbox.Name, sandbox.Spec.Namespace = id, namespace
-			return sandbox, &corev1.Pod{}, nil
-		},
+		Pods:    callable{},
 		HasPool: func(namespace, pool string) bool { return namespace == "a" && strings.HasPrefix(pool, "build-") },
 		Resolve: func(_, name string) string { return w.names[name] },
 		Sign:    func(message string) string { return fmt.Sprintf("%x", message) },

@@ -27,6 +27,9 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, c *call) e
 	if key == "" {
 		return s.badKey(r, c, "The API key is missing: send it in the header X-API-KEY.")
 	}
+	if !s.o.Serving() {
+		return fmt.Errorf("verify an API key: %w", errKeysNotReady)
+	}
 	owner, err := s.o.Keys.Verify(r.Context(), key)
 	switch {
 	case errors.Is(err, routing.ErrBadKey):

@@ -150,7 +150,7 @@ func (s *Server) refusalOf(r *http.Request, err error) *refusal {
 			return refuse(http.StatusBadRequest, "Invalid sandbox: "+invalid.Reason)
 		}
 		return refuse(http.StatusBadRequest, "Invalid sandbox")
-	case errors.Is(err, ErrKeysNotReady):
+	case errors.Is(err, errKeysNotReady):
 		return &refusal{status: http.StatusServiceUnavailable, message: "The API keys are not known yet.", retryAfter: time.Second}
 	case errors.Is(err, context.DeadlineExceeded):
 		return refuse(http.StatusGatewayTimeout, "This took too long and was given up.")

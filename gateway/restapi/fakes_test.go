@@ -237,9 +237,6 @@ func (t fakeTemplates) Templates(namespace string) []Template {
 type fakeKeys map[string]routing.KeyOwner
 
 func (k fakeKeys) Verify(_ context.Context, key string) (routing.KeyOwner, error) {
-	if key == "e2b_0e0e" {
-		return routing.KeyOwner{}, ErrKeysNotReady
-	}
 	id, found := k[key]
 	if !found {
 		return routing.KeyOwner{}, routing.ErrBadKey

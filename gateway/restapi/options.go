@@ -17,6 +17,9 @@ type Options struct {
 	Templates Templates
 	Keys      Keys
 	Tokens    Tokens
+	// Serving reports whether Keys and the views of the gateway are complete. While they are not,
+	// no key is known. Nil: always.
+	Serving func() bool
 	// Snapshots keeps files of sandboxes; nil: there is no store for them.
 	Snapshots Snapshots
 	// Secrets keeps what egress puts into requests; nil: there are none.
@@ -51,6 +54,9 @@ func (o *Options) complete() error {
 	}
 	if o.Domain == "" {
 		return errors.New("REST API: Domain is required")
+	}
+	if o.Serving == nil {
+		o.Serving = func() bool { return true }
 	}
 	if o.Front == nil {
 		o.Front = func(api http.Handler) http.Handler { return api }

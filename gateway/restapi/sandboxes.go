@@ -229,8 +229,8 @@ type Templates interface {
 	Templates(namespace string) []Template
 }
 
-// ErrKeysNotReady is an error of [Keys]: the keys are not known yet; 503.
-var ErrKeysNotReady = errors.New("the API keys are not known yet")
+// errKeysNotReady: the keys are not known yet; 503.
+var errKeysNotReady = errors.New("the API keys are not known yet")
 
 // Keys verifies API keys, in constant time and from memory.
 type Keys interface {

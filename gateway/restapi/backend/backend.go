@@ -18,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
@@ -43,16 +44,15 @@ type Backend struct {
 	agent           Agent
 	callable        sandboxdclient.Pods
 	pauser          Pauser
-	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // Options.ReserveForPause
-	restores        bool
-	rehibernate     func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
+	snapshots       *files.Snapshots                                                       // Options.Snapshots
+	restores        bool                                                                   // this gateway can restore sandboxes that hibernate
+	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // makes room for the files of one more; nil without snapshots
+	rehibernate     func(ctx context.Context, s *v1alpha1.Sandbox) error                   // Options.Rehibernate
 	node            *NodeSize
 	closed          egress.Closed
 	system          string
 	publicKeys      func(context.Context) (*keys.Public, error)
 	log             *slog.Logger
-
-	restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 
 	lists lists
 	kept  keptLists
@@ -70,9 +70,11 @@ var _ restapi.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation, wait: o.Wait,
-		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, reserveForPause: o.ReserveForPause, restores: o.Restores, rehibernate: o.Rehibernate, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
-		restorer: o.Restorer,
+		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, snapshots: o.Snapshots, restores: o.Snapshots != nil, rehibernate: o.Rehibernate, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
 		logLimit: rate.Sometimes{Interval: time.Second},
+	}
+	if o.Snapshots != nil {
+		x.reserveForPause = o.Snapshots.ReserveForPause
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
 	return x

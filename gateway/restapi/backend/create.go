@@ -104,10 +104,14 @@ func (x *Backend) restoreOf(ctx context.Context, n restapi.NewSandbox) (Restorer
 	switch {
 	case n.Snapshot == "":
 		return noFiles{}, nil
-	case x.restorer == nil:
+	case x.snapshots == nil:
 		return nil, restapi.ErrNoSnapshot
 	}
-	return x.restorer(ctx, n.Namespace, n.Snapshot)
+	r, err := x.snapshots.Restorer(ctx, n.Namespace, n.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // noFiles restores nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/index"
+	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
@@ -60,8 +61,8 @@ type Restorer interface {
 	Close()
 }
 
-// Options are the parts of the gateway that a Backend works with. All but ReserveForPause,
-// Restores and Restorer are required; Rehibernate only with Restores.
+// Options are the parts of the gateway that a Backend works with. All but Snapshots are required;
+// Rehibernate only with Snapshots.
 type Options struct {
 	API        client.Client        // must not read from a cache
 	Pods       kubernetes.Interface // for logs
@@ -74,11 +75,8 @@ type Options struct {
 	Wait   func(namespace, id string) (leave func(), err error)
 	Agent  Agent
 	Pauser Pauser
-	// ReserveForPause reserves room for the files of a sandbox that is to hibernate, until end is
-	// called; restapi.ErrSnapshotLimit if there is none. Nil: there is no limit.
-	ReserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error)
-	// Restores: this gateway can restore sandboxes that hibernate.
-	Restores bool
+	// Snapshots keeps and restores files of sandboxes; nil: there is no store for them.
+	Snapshots *files.Snapshots
 	// Rehibernate takes back the resume of a sandbox that has no pod; the sandbox hibernates
 	// again.
 	Rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error
@@ -89,7 +87,4 @@ type Options struct {
 	SystemNamespace string
 	PublicKeys      func(context.Context) (*keys.Public, error)
 	Log             *slog.Logger
-	// Restorer returns one for a snapshot of a namespace. It may be nil where there are no
-	// snapshots.
-	Restorer func(ctx context.Context, namespace, snapshot string) (Restorer, error)
 }
