@@ -41,7 +41,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 	}
 	g.control, err = controlplane.NewServer(controlplane.ServerOptions{
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: g.usage,
-		Demand:        demand{g.set, g.creates},
+		Demand:        controlplane.LocalDemand{Set: g.set, Creates: g.creates},
 		Releaser:      g.holds,
 		PauseEnforcer: pauseEnforcer{g.own.pauser},
 		Ranked:        g.set.SetRank,

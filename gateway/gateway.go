@@ -61,7 +61,6 @@ type gateway struct {
 	tokens    *credentials.Tokens
 	initKeys  *credentials.InitSigner
 	set       *schedule.Set
-	cordons   cordons
 	activator *activation.Activator
 	member    *controlplane.Membership
 	control   *controlplane.Server
@@ -123,7 +122,7 @@ func (g *gateway) run(ctx context.Context) error {
 	parts.Go(func() error { return g.poller.Start(back) })
 	parts.Go(func() error { return g.room.OpenRequests.Start(back) })
 	parts.Go(func() error { return g.creates.Start(back) })
-	parts.Go(func() error { return g.cordons.start(back) })
+	parts.Go(func() error { return g.set.FollowCordons(back, g.o.Log) })
 	parts.Go(func() error {
 		if err := g.fast.settle(back, g.drain.admin); err != nil {
 			return err

@@ -46,7 +46,6 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 	seed := fnv.New64a()
 	_, _ = seed.Write([]byte(g.o.Name))
 	g.set = schedule.NewSet(c, schedule.WithMetrics(schedule.NewMetrics(g.reg)), schedule.WithSeed(seed.Sum64()), schedule.WithLogger(g.o.Log))
-	g.cordons = cordons{api: c, tell: g.set.SetCordoned, log: g.o.Log}
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,
 		PodsSeen:       g.cache.PodsSeen,

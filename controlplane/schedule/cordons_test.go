@@ -1,8 +1,7 @@
-package gateway
+package schedule
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +13,6 @@ import (
 // The API server answers with the cordoned nodes alone, and with those that are now.
 func TestCordonedNodesAreListed(t *testing.T) {
 	c := kubetest.Client(t)
-	var told map[string]bool
-	watch := cordons{api: c, tell: func(nodes map[string]bool) { told = nodes }, log: slog.New(slog.DiscardHandler)}
 	up, down := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Name("up")}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubetest.Name("down")}}
 	down.Spec.Unschedulable = true
 	for _, node := range []*corev1.Node{up, down} {
@@ -26,9 +23,15 @@ func TestCordonedNodesAreListed(t *testing.T) {
 	}
 	sees := func(want bool) {
 		t.Helper()
-		kubetest.Eventually(t, "the API server's memory to have it", func() error { return watch.sees(t, down.Name, want, &told) })
-		if told[up.Name] {
-			t.Errorf("told %v", told)
+		var nodes map[string]bool
+		kubetest.Eventually(t, "the API server's memory to have it", func() (err error) {
+			if nodes, err = listCordoned(t.Context(), c); err == nil && nodes[down.Name] != want {
+				err = fmt.Errorf("listed %v", nodes)
+			}
+			return err
+		})
+		if nodes[up.Name] {
+			t.Errorf("listed %v", nodes)
 		}
 	}
 	sees(true)
@@ -37,14 +40,4 @@ func TestCordonedNodesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	sees(false)
-}
-
-func (c cordons) sees(t *testing.T, node string, want bool, told *map[string]bool) error {
-	if err := c.list(t.Context()); err != nil {
-		return err
-	}
-	if (*told)[node] != want {
-		return fmt.Errorf("told %v", *told)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package gateway
+package controlplane
 
 import (
 	"slices"
@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
 )
@@ -19,7 +18,7 @@ func TestPoolDemandOfAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, creates := schedule.NewSet(fake.NewClientBuilder().Build()), lastcreate.NewTracker(nil, 0)
 		defer set.Shutdown()
-		d := demand{set, creates}
+		d := LocalDemand{set, creates}
 		if got := d.PoolDemand(); len(got) != 0 {
 			t.Errorf("a gateway that nobody asked says %v", got)
 		}
@@ -28,7 +27,7 @@ func TestPoolDemandOfAGateway(t *testing.T) {
 		s.Enqueue(&schedule.ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Hour), ResultCh: make(chan schedule.ClaimResult, 1)})
 		creates.Bump(types.NamespacedName{Namespace: "ns", Name: "asked"})
 		time.Sleep(time.Minute)
-		got := map[string]controlplane.PoolDemand{}
+		got := map[string]PoolDemand{}
 		for _, p := range d.PoolDemand() {
 			got[p.Pool] = p
 		}

@@ -1,4 +1,4 @@
-package gateway
+package schedule
 
 import (
 	"context"
@@ -19,40 +19,34 @@ const (
 	cordonsTry   = 5 * time.Second
 )
 
-// cordons tells the schedulers which nodes are cordoned.
-type cordons struct {
-	api  client.Reader
-	tell func(nodes map[string]bool)
-	log  *slog.Logger
-}
-
-// start lists the cordoned nodes until ctx ends, and returns nil. While they cannot be listed,
-// the last list counts.
-func (c cordons) start(ctx context.Context) error {
+// FollowCordons lists the cordoned nodes by the set's client until ctx ends (see SetCordoned), and
+// returns nil. While they cannot be listed, the last list counts.
+func (s *Set) FollowCordons(ctx context.Context, log *slog.Logger) error {
 	for failed := false; ; {
-		err := c.list(ctx)
+		nodes, err := listCordoned(ctx, s.client)
 		if err != nil && !failed && ctx.Err() == nil {
-			c.log.Warn("cordoned nodes cannot be listed; claims may take their pods before others", "error", err)
+			log.Warn("cordoned nodes cannot be listed; claims may take their pods before others", "error", err)
 		}
-		failed = err != nil
+		if failed = err != nil; !failed {
+			s.SetCordoned(nodes)
+		}
 		if !backoff.Sleep(ctx, cordonsEvery) {
 			return nil
 		}
 	}
 }
 
-func (c cordons) list(ctx context.Context) error {
+func listCordoned(ctx context.Context, c client.Reader) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, cordonsTry)
 	defer cancel()
 	list := &corev1.NodeList{}
 	// From the API server's memory, however old, and the cordoned alone.
-	if err := c.api.List(ctx, list, client.MatchingFields{"spec.unschedulable": "true"}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return err
+	if err := c.List(ctx, list, client.MatchingFields{"spec.unschedulable": "true"}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, err
 	}
 	nodes := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
 		nodes[list.Items[i].Name] = true
 	}
-	c.tell(nodes)
-	return nil
+	return nodes, nil
 }
