@@ -4,9 +4,10 @@
 // `sandlane gateway` fills Options and calls Run, which returns when the process has
 // stopped in order.
 //
-// Each part declares what it needs of the others. The adapters (resolver.go, activator.go
-// and others, a file each) translate between the types of one part and another's, so that
-// extproc and controlplane do not know each other.
+// Each part declares what it needs of the others, as an interface that another part's type
+// satisfies as it is. Which one stands in wiring.go, control.go (the lease, the service for
+// controllers) and api.go (the REST API). ownview.go and ready.go have what takes several
+// parts: what this gateway knows of a sandbox, and what makes its pod ready.
 //
 // In which order the parts start stands in gateway.go, how they stop and what may go
 // wrong then in drain.go. fastpath.go waits, before the lease is written, until Envoy answers

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,15 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
@@ -31,7 +23,6 @@ import (
 	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/gateway/pause/files"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
-	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
@@ -209,62 +200,3 @@ func (g *gateway) serving() bool { return g.member.Held() && g.index.Synced() &&
 
 // ready reports whether the gateway serves and is to go on serving.
 func (g *gateway) ready() bool { return !g.drain.begun.Load() && g.serving() }
-
-// assemble makes the parts and joins them.
-func assemble(o Options) (*gateway, error) {
-	g := &gateway{o: o, reg: prometheus.NewRegistry(), drain: newDrain(o)}
-	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if o.BuildInfo != nil {
-		g.reg.MustRegister(o.BuildInfo)
-	}
-	cfg := rest.CopyConfig(o.Config)
-	cfg.UserAgent, cfg.QPS = "sandlane-gateway", -1
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
-	if err != nil {
-		return nil, fmt.Errorf("make an API client: %w", err)
-	}
-	clientset, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make an API client: %w", err)
-	}
-	g.tokens = credentials.NewTokens(c, o.SystemNamespace)
-	g.initKeys = credentials.NewInitSigner(c, o.SystemNamespace)
-	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
-		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Namespaces: clientset.CoreV1().Namespaces(), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
-	})
-	a, ready, err := g.assembleReady(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := g.assembleRoutes(c, a, ready); err != nil {
-		return nil, err
-	}
-	g.drain.stampOpen = g.poller.Refresh
-	if err := g.assembleControl(clientset); err != nil {
-		return nil, err
-	}
-	g.drain.refuse = g.member.Abandon
-	g.extproc, err = extproc.NewServer(extproc.Options{
-		Socket: o.path(ExtProcSocket), Cache: g.cache,
-		Resolver: g.own, Activator: g.activator, Pools: g.index,
-		Keys: g.keys, Tokens: g.tokens, Lease: g.member, Activity: g.usage, Holds: g.holds, Room: g.room, Now: g.usage.Now,
-		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
-		Registerer: g.reg, Log: o.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := g.assembleAPI(c, clientset, a); err != nil {
-		return nil, err
-	}
-	if o.MetricsAddress != "" {
-		if g.metrics, err = net.Listen("tcp", o.MetricsAddress); err != nil {
-			return nil, fmt.Errorf("listen for metrics: %w", err)
-		}
-	}
-	return g, nil
-}

@@ -2,16 +2,27 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"net"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/credentials"
 	egresskeys "github.com/sandlane/sandlane/egress/keys"
 	"github.com/sandlane/sandlane/envoy"
+	"github.com/sandlane/sandlane/extproc"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/holds"
 	"github.com/sandlane/sandlane/gateway/index"
@@ -19,11 +30,71 @@ import (
 	"github.com/sandlane/sandlane/gateway/limits"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/kubeclient"
 	"github.com/sandlane/sandlane/routecache"
 )
 
-// assembleReady makes the parts that call sandboxd, which activation needs.
-func (g *gateway) assembleReady(c client.Client) (a *sandboxdclient.Agent, ready activation.Ready, err error) {
+// assemble makes the parts and joins them.
+func assemble(o Options) (*gateway, error) {
+	g := &gateway{o: o, reg: prometheus.NewRegistry(), drain: newDrain(o)}
+	g.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.BuildInfo != nil {
+		g.reg.MustRegister(o.BuildInfo)
+	}
+	cfg := rest.CopyConfig(o.Config)
+	cfg.UserAgent, cfg.QPS = "sandlane-gateway", -1
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Mapper: kubeclient.RESTMapper(scheme)})
+	if err != nil {
+		return nil, fmt.Errorf("make an API client: %w", err)
+	}
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make an API client: %w", err)
+	}
+	g.tokens = credentials.NewTokens(c, o.SystemNamespace)
+	g.initKeys = credentials.NewInitSigner(c, o.SystemNamespace)
+	g.keys = credentials.NewVerifier(credentials.VerifierOptions{
+		Secrets: clientset.CoreV1().Secrets(o.KeyNamespace), Namespaces: clientset.CoreV1().Namespaces(), Metrics: credentials.NewMetrics(g.reg), Log: o.Log,
+	})
+	a, err := g.assembleAgent(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.assembleRoutes(c, a); err != nil {
+		return nil, err
+	}
+	g.drain.stampOpen = g.poller.Refresh
+	if err := g.assembleControl(clientset); err != nil {
+		return nil, err
+	}
+	g.drain.refuse = g.member.Abandon
+	g.extproc, err = extproc.NewServer(extproc.Options{
+		Socket: o.path(ExtProcSocket), Cache: g.cache,
+		Resolver: g.own, Activator: g.activator, Pools: g.index,
+		Keys: g.keys, Tokens: g.tokens, Lease: g.member, Activity: g.usage, Holds: g.holds, Room: g.room, Now: g.usage.Now,
+		Ready: g.ready, FirstRequestPool: o.FirstRequestPool, MaxWait: o.MaxWait,
+		Registerer: g.reg, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := g.assembleAPI(c, clientset, a); err != nil {
+		return nil, err
+	}
+	if o.MetricsAddress != "" {
+		if g.metrics, err = net.Listen("tcp", o.MetricsAddress); err != nil {
+			return nil, fmt.Errorf("listen for metrics: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// assembleAgent makes the parts that call sandboxd.
+func (g *gateway) assembleAgent(c client.Client) (a *sandboxdclient.Agent, err error) {
 	a = sandboxdclient.New(g.tokens, g.initKeys, func() bool { return g.member.Held() })
 	a.Authority = func(ctx context.Context) ([]byte, error) {
 		public, err := egresskeys.ReadPublic(ctx, c, g.o.SystemNamespace)
@@ -33,14 +104,14 @@ func (g *gateway) assembleReady(c client.Client) (a *sandboxdclient.Agent, ready
 		return public.Authority, nil
 	}
 	if g.readiness, err = sandboxdclient.NewReadiness(a, c, g.o.CacheSize, g.o.Log); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return a, g.makeReady, nil
+	return a, nil
 }
 
 // assembleRoutes makes what answers "where does this sandbox live": the cache,
 // the index that feeds it, and activation with its schedulers.
-func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, ready activation.Ready) error {
+func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent) error {
 	g.cache = routecache.New(g.o.CacheSize)
 	g.usage = inuse.NewRegistry(nil)
 	seed := fnv.New64a()
@@ -80,7 +151,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent, re
 	g.creates.Known(g.index.LastCreate)
 	g.activator = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: g.cache, Stamp: g.usage.Stamp,
-		Ready: ready, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.wake,
+		Ready: g.makeReady, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.wake,
 		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Timeouts:     g.index.FirstRequestTimeouts, Egress: g.index.FirstRequestEgress, NoStart: g.index.NoStart,
 		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,
