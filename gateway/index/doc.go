@@ -5,8 +5,8 @@
 // sandbox that it does not know ask a [Live], which reads the API server.
 //
 // Of pods and sandboxes it keeps compact records, since there are many of them; of pools,
-// envs and templates it keeps the specs. It writes nothing. Packages gateway/restapi/backend,
-// gateway/pause and the adapters in package gateway read it: extproc
-// resolves through one of these. Its Hooks feed the route cache, the schedulers, the
+// envs and templates it keeps the specs. It writes nothing. It is extproc's Pools, and says to
+// package activation which pools a claim may use; package gateway corrects what it says of
+// sandboxes by the gateway's own writes. Its Hooks feed the route cache, the schedulers, the
 // activator and the registry of use.
 package index
