@@ -43,7 +43,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		Listener: l, TLS: g.controlTLS, Member: g.member, Fencer: g.cache, Activity: g.usage,
 		Demand:        controlplane.LocalDemand{Set: g.set, Creates: g.creates},
 		Releaser:      g.holds,
-		PauseEnforcer: pauseEnforcer{g.own.pauser},
+		PauseEnforcer: g.own.pauser,
 		Ranked:        g.set.SetRank,
 		Log:           g.o.Log,
 	})

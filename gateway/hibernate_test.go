@@ -305,9 +305,9 @@ func TestEnforcePauseHibernates(t *testing.T) {
 	w := newResting(t, 1, nil)
 	s := w.isSaving()
 	q := controlplane.EnforcePause{SandboxID: w.id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Saves: true, Order: s.Spec.PauseOrder}
-	wantError(t, "the order", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), nil)
+	wantError(t, "the order", w.gateways[0].own.pauser.EnforcePause(t.Context(), q), nil)
 	w.hibernates("after it")
-	wantError(t, "again", pauseEnforcer{w.gateways[0].own.pauser}.EnforcePause(t.Context(), q), writes.ErrStale)
+	wantError(t, "again", w.gateways[0].own.pauser.EnforcePause(t.Context(), q), writes.ErrStale)
 }
 
 // Requests resume what hibernates if its record says Always, many of them once; one that

@@ -241,7 +241,7 @@ func TestEnforcePause(t *testing.T) {
 	if err := g.api.sandboxes.Pause(t.Context(), w.ns, id, true); err != nil {
 		t.Fatal(err)
 	}
-	s, q := w.sandbox(id), pauseEnforcer{g.own.pauser}
+	s, q := w.sandbox(id), g.own.pauser
 	right := controlplane.EnforcePause{SandboxID: id, ClaimID: s.Spec.Binding.ClaimID, Freeze: true, Order: s.Spec.PauseOrder}
 	for what, change := range map[string]func(*controlplane.EnforcePause){
 		"another sandbox": func(q *controlplane.EnforcePause) { q.SandboxID = newID() },

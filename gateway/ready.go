@@ -10,7 +10,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/activation"
-	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/routing"
 )
 
@@ -47,15 +46,6 @@ func (g *gateway) makeReady(ctx context.Context, s *v1alpha1.Sandbox, pod *corev
 		return err
 	}
 	return g.readiness.Ready(ctx, s, pod)
-}
-
-// wake is activation.Options.Wake.
-func (g *gateway) wake(ctx context.Context, id string, uid types.UID) (left routing.Resume, err error) {
-	err = g.own.pauser.Wake(ctx, id, uid)
-	if hibernates := (*pause.HibernatedError)(nil); errors.As(err, &hibernates) {
-		return routing.Resume{UID: uid, Lifetime: hibernates.Lifetime}, nil
-	}
-	return routing.Resume{}, err
 }
 
 // rehibernate takes a resume back that has no pod.

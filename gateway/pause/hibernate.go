@@ -29,13 +29,6 @@ type Saver interface {
 	Keep(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1.Pod) (checkpoint string, err error)
 }
 
-// HibernatedError says that a sandbox has no pod, and that the request may resume it.
-// Lifetime is how long the sandbox runs from then on; 0 means that it gets no end time.
-type HibernatedError struct{ Lifetime time.Duration }
-
-// Error implements error.
-func (e *HibernatedError) Error() string { return "the sandbox hibernates" }
-
 // SetSaver lets sandboxes hibernate. Call it before the Pauser is used.
 func (p *Pauser) SetSaver(s Saver) { p.saver = s }
 

@@ -62,8 +62,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // observe counts one call that began at begun and ended with err.
 func (m *Metrics) observe(op string, mode v1alpha1.PauseMode, begun time.Time, err error) {
-	mode = cmp.Or(mode, v1alpha1.PauseFreeze)
-	m.seconds.WithLabelValues(op, string(mode), outcomeOf(err)).Observe(time.Since(begun).Seconds())
+	m.observeAs(op, cmp.Or(mode, v1alpha1.PauseFreeze), begun, outcomeOf(err))
+}
+
+func (m *Metrics) observeAs(op string, mode v1alpha1.PauseMode, begun time.Time, outcome string) {
+	m.seconds.WithLabelValues(op, string(mode), outcome).Observe(time.Since(begun).Seconds())
 }
 
 // markWaiting counts a request as waiting until end is called.
@@ -87,9 +90,6 @@ const (
 
 // outcomeOf returns the metric label of a pause or resume that ended with err.
 func outcomeOf(err error) string {
-	if hibernates := (*HibernatedError)(nil); errors.As(err, &hibernates) {
-		return outcomeHibernated
-	}
 	for _, o := range []struct {
 		err  error
 		name string

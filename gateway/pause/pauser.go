@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/writes"
@@ -37,10 +38,6 @@ var (
 	// unexpected status.
 	ErrUnanswered = errors.New("the sandbox does not answer")
 )
-
-// ErrNotSaved is the error of a hibernation whose sandbox is frozen and whose files could
-// not be kept.
-var ErrNotSaved = errors.New("the files could not be kept")
 
 const (
 	// orderTimeout bounds one order, so that it never reaches the address's next pod: after
@@ -261,28 +258,33 @@ func neverFrozen(s *v1alpha1.Sandbox, err error) bool {
 	return errors.Is(err, sandboxdclient.ErrNoFreezer) && !v1alpha1.Stopped(s)
 }
 
-// EnforcePause repeats for the controller the order that the sandbox's spec asks for: to freeze
-// (and to hibernate), or to continue. ErrStale means that the sandbox has another claim
-// or pauseOrder by now; ErrNotSaved, that it is
-// frozen and its files could not be kept. An error of package sandboxdclient about orders is what the
-// freezer has answered, or that it does not answer this gateway. Any other error
-// is no failure of the freezer's: this gateway could not ask it, or could not go on.
-func (p *Pauser) EnforcePause(ctx context.Context, id, claim string, freeze bool, order int64) error {
+// EnforcePause takes the next step of a sandbox for the controller. It returns the errors that
+// controlplane.PauseEnforcer asks for.
+func (p *Pauser) EnforcePause(ctx context.Context, o controlplane.EnforcePause) error {
 	begun, s := time.Now(), &v1alpha1.Sandbox{}
-	err := p.enforcePause(ctx, s, id, claim, freeze, order)
+	err := p.enforcePause(ctx, s, o)
 	p.metrics.observe(opRepeat, s.Spec.PauseMode, begun, err)
-	return err
+	switch {
+	case errors.Is(err, writes.ErrStale), errors.Is(err, controlplane.ErrNotSaved): // whatever else it is
+	case errors.Is(err, sandboxdclient.ErrNoFreezer):
+		return fmt.Errorf("%w: %w", controlplane.ErrNoFreezer, err)
+	case errors.Is(err, sandboxdclient.ErrRefused), errors.Is(err, sandboxdclient.ErrNotInitialised), errors.Is(err, sandboxdclient.ErrBusy):
+		return fmt.Errorf("%w: %w", controlplane.ErrNotDone, err)
+	case errors.Is(err, sandboxdclient.ErrNoAnswer):
+		return fmt.Errorf("%w: %w", controlplane.ErrUnanswered, err)
+	}
+	return err // this gateway could not ask: the controller must not take it for the freezer's failure
 }
 
-func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, id, claim string, freeze bool, order int64) error {
-	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
+func (p *Pauser) enforcePause(ctx context.Context, s *v1alpha1.Sandbox, o controlplane.EnforcePause) error {
+	err := p.api.Get(ctx, types.NamespacedName{Name: o.SandboxID}, s)
 	switch {
 	case apierrors.IsNotFound(err):
 		return writes.ErrStale
 	case err != nil:
-		return fmt.Errorf("reading sandbox %s: %w", id, err)
-	case s.Spec.End != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID != claim,
-		s.Spec.PauseOrder != order || s.Spec.Paused != freeze:
+		return fmt.Errorf("reading sandbox %s: %w", o.SandboxID, err)
+	case s.Spec.End != nil || s.Spec.Binding == nil || s.Spec.Binding.ClaimID != o.ClaimID,
+		s.Spec.PauseOrder != o.Order || s.Spec.Paused != o.Freeze:
 		return writes.ErrStale
 	}
 	return p.takeStep(ctx, s)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -225,13 +226,18 @@ func TestWakeOfAHibernatedSandboxIsNoFailure(t *testing.T) {
 	s, _ := runs()
 	s.Spec.Binding, s.Spec.Paused, s.Spec.PauseMode = nil, true, v1alpha1.PauseHibernate
 	s.Spec.Restore, s.Spec.Timeouts.AutoResume = &v1alpha1.Restore{Checkpoint: "c"}, v1alpha1.AutoResumeAlways
-	p, err := New(withSandbox(t, s), routecache.New(10), nil, nil)
+	m := NewMetrics(nil)
+	p, err := New(withSandbox(t, s), routecache.New(10), nil, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.Wake(t.Context(), "s", s.UID)
-	if hibernates := (*HibernatedError)(nil); !errors.As(err, &hibernates) || outcomeOf(err) != "hibernated" {
-		t.Errorf("%v counts as %s", err, outcomeOf(err))
+	left, err := p.Wake(t.Context(), "s", s.UID)
+	if err != nil || left.UID != s.UID || left.Lifetime != v1alpha1.AutoLifetime(s) {
+		t.Errorf("%+v, %v", left, err)
+	}
+	var counted dto.Metric
+	if err := m.seconds.WithLabelValues(opWake, string(v1alpha1.PauseFreeze), outcomeHibernated).(prometheus.Histogram).Write(&counted); err != nil || counted.GetHistogram().GetSampleCount() != 1 {
+		t.Errorf("%v, %v", counted.GetHistogram(), err)
 	}
 }
 
@@ -305,7 +311,10 @@ func TestWaitsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() { done <- p.Wake(t.Context(), "s", "u") }()
+	go func() {
+		_, err := p.Wake(t.Context(), "s", "u")
+		done <- err
+	}()
 	<-reading
 	if n := testutil.ToFloat64(m.waiting); n != 1 {
 		t.Errorf("%v wait", n)

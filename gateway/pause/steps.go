@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/failpoint"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
@@ -45,7 +46,7 @@ func (p *Pauser) takeStep(ctx context.Context, s *v1alpha1.Sandbox) error {
 			return err
 		}
 		if err := p.hibernate(ctx, s); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotSaved, err)
+			return fmt.Errorf("%w: %w", controlplane.ErrNotSaved, err)
 		}
 	case v1alpha1.PauseStepThaw: // sandboxd stops reading the files at this order
 		if err := p.orderBusy(ctx, s, p.orders.Unfreeze); err != nil {

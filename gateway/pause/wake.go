@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/routing"
 )
 
 // wakeTimeout bounds a resume that requests wait for. The resume goes on if they leave.
@@ -22,59 +23,63 @@ const wakeTimeout = 20 * time.Second
 // made and that has no lifetime gets no end time, only its idle timeout. All requests for
 // the sandbox at this gateway share one resume; of several gateways one writes the resume.
 //
-// Wake returns nil if the sandbox is not paused any more, and a HibernatedError if it needs
-// a new pod, which the caller gets from package activation. After writes.ErrStale the caller
+// Wake returns what is left to do: the zero Resume if the sandbox is not paused any more, and
+// its Resume if it needs a new pod, which package activation gives it. After writes.ErrStale the caller
 // resolves the request again: the sandbox does not allow the resume, or the ID belongs to
 // another sandbox than the one with this UID, for which the request was authorised.
-func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) error {
+func (p *Pauser) Wake(ctx context.Context, id string, uid types.UID) (left routing.Resume, err error) {
 	defer p.metrics.markWaiting()()
 	done := p.wakes.DoChan(string(uid), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 		defer cancel()
 		begun := time.Now()
-		err := p.wake(ctx, id, uid)
-		p.metrics.observe(opWake, v1alpha1.PauseFreeze, begun, err)
-		return nil, err
+		left, err := p.wake(ctx, id, uid)
+		if left.UID != "" {
+			p.metrics.observeAs(opWake, v1alpha1.PauseFreeze, begun, outcomeHibernated)
+		} else {
+			p.metrics.observe(opWake, v1alpha1.PauseFreeze, begun, err)
+		}
+		return left, err
 	})
 	select {
 	case r := <-done:
-		return r.Err
+		return r.Val.(routing.Resume), r.Err
 	case <-ctx.Done():
-		return ctx.Err()
+		return routing.Resume{}, ctx.Err()
 	}
 }
 
-func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) error {
+func (p *Pauser) wake(ctx context.Context, id string, uid types.UID) (left routing.Resume, err error) {
 	s := &v1alpha1.Sandbox{}
-	err := p.api.Get(ctx, types.NamespacedName{Name: id}, s)
+	err = p.api.Get(ctx, types.NamespacedName{Name: id}, s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return writes.ErrStale
+		return left, writes.ErrStale
 	case err != nil:
-		return fmt.Errorf("reading sandbox %s: %w", id, err)
+		return left, fmt.Errorf("reading sandbox %s: %w", id, err)
 	case s.UID != uid, s.Spec.End != nil:
-		return writes.ErrStale
+		return left, writes.ErrStale
 	case !s.Spec.Paused && !v1alpha1.WithoutPod(s):
-		return nil
+		return left, nil
 	case !v1alpha1.ResumedByRequests(s):
-		return writes.ErrStale
+		return left, writes.ErrStale
 	}
 	lifetime := v1alpha1.AutoLifetime(s)
 	if s.Spec.FirstRequest && s.Spec.Timeouts.Lifetime == nil { // only its idle timeout ends it, as before the pause
 		lifetime = 0
 	}
 	if err := p.awaitSaved(ctx, s); err != nil {
-		return err
+		return left, err
 	}
 	if v1alpha1.WithoutPod(s) {
-		return &HibernatedError{Lifetime: lifetime}
+		return routing.Resume{UID: uid, Lifetime: lifetime}, nil
 	}
 	var end *metav1.Time
 	if lifetime > 0 {
 		end = v1alpha1.EndAfter(time.Now(), lifetime)
 	}
 	if err := p.resume(ctx, s, end); err != nil && !errors.Is(err, writes.ErrStale) {
-		return err
+		return left, err
 	}
-	return nil
+	return left, nil
 }

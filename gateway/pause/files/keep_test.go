@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
+	"github.com/sandlane/sandlane/controlplane"
 	"github.com/sandlane/sandlane/gateway/activation"
 	"github.com/sandlane/sandlane/gateway/pause"
 	"github.com/sandlane/sandlane/gateway/restapi"
@@ -76,7 +77,7 @@ func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
 			}
 			p.SetSaver(NewHibernator(w.x, a, nil))
 			calls.Go(func() {
-				if err := p.EnforcePause(t.Context(), "i0", "c1", true, 1); err != nil {
+				if err := p.EnforcePause(t.Context(), controlplane.EnforcePause{SandboxID: "i0", ClaimID: "c1", Freeze: true, Order: 1}); err != nil {
 					t.Error(err)
 				}
 			})

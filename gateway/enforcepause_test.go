@@ -59,7 +59,7 @@ func TestEnforcePauseSaysWhatTheFreezerSaid(t *testing.T) {
 	told := []error{writes.ErrStale, controlplane.ErrNoFreezer, controlplane.ErrNotDone, controlplane.ErrNotSaved, controlplane.ErrUnanswered}
 	try := func(what string, want ...error) {
 		t.Helper()
-		err := pauseEnforcer{g.own.pauser}.EnforcePause(t.Context(), order)
+		err := g.own.pauser.EnforcePause(t.Context(), order)
 		for _, one := range told {
 			if errors.Is(err, one) != slices.Contains(want, one) {
 				t.Errorf("%s: %v, want %v", what, err, want)
