@@ -71,7 +71,7 @@ type Member interface {
 	Reached()
 }
 
-// ServerOptions configure a Server. All but TLS, Ranked and Log are required of a gateway; a
+// ServerOptions configure a Server. All but TLS, PickOffset and Log are required of a gateway; a
 // process of another kind is asked for fences alone, and has none of Activity, Demand,
 // Releaser and PauseEnforcer.
 type ServerOptions struct {
@@ -84,9 +84,9 @@ type ServerOptions struct {
 	Demand        DemandSource
 	Releaser      Releaser
 	PauseEnforcer PauseEnforcer
-	// Ranked is called at each poll: this gateway is number index, from 0, of `of` gateways.
+	// PickOffset is called at each poll: this gateway is number index, from 0, of `of` gateways.
 	// It must not block. Nil: not called.
-	Ranked func(index, of int)
+	PickOffset func(index, of int)
 	// TLS says which peers may call. Without it, on a unix socket, its file mode does.
 	TLS *MutualTLS
 	// Log may be nil.
@@ -111,8 +111,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Ranked == nil {
-		o.Ranked = func(int, int) {}
+	if o.PickOffset == nil {
+		o.PickOffset = func(int, int) {}
 	}
 	options, err := o.transport()
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Server) LastActive(_ context.Context, r *controlplanepb.LastActiveReque
 	failpoint.Hit("controlplane/reached")
 	s.o.Member.Reached()
 	if n := r.GetGateways(); r.GetPlace() < n {
-		s.o.Ranked(int(r.GetPlace()), int(n))
+		s.o.PickOffset(int(r.GetPlace()), int(n))
 	}
 	s.last.received(r.GetSource(), r.GetCursor())
 	final := s.last.begun() // before the look: what a final answer lacks is told by none

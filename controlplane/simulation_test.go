@@ -184,8 +184,8 @@ func (s *simulation) listen(name, instance string) *gateway {
 	l := bufconn.Listen(1 << 20)
 	server, err := NewServer(ServerOptions{
 		Listener: l, Member: g.Membership, Fencer: g.fences, Activity: g.use, PauseEnforcer: &g.quiets, Demand: &g.demand, Releaser: &g.releases,
-		Ranked: func(index, of int) { g.use.placedAt(index, of) },
-		TLS:    s.gateways.TLS, Log: s.gateways.Log,
+		PickOffset: func(index, of int) { g.use.placedAt(index, of) },
+		TLS:        s.gateways.TLS, Log: s.gateways.Log,
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -44,7 +44,7 @@ func (g *gateway) assembleControl(clientset kubernetes.Interface) error {
 		Demand:        controlplane.LocalDemand{Set: g.set, Creates: g.creates},
 		Releaser:      g.holds,
 		PauseEnforcer: g.own.pauser,
-		Ranked:        g.set.SetRank,
+		PickOffset:    g.set.SetPickOffset,
 		Log:           g.o.Log,
 	})
 	return err

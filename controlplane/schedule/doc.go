@@ -15,5 +15,5 @@
 //
 // The states, and what happens when a step fails, stand beside the code that has them:
 // a pod's record in stock.go, a request in entry.go, one claim's steps and all that can go
-// wrong with them in attempt.go. Set.SetRank says what several gateways know of each other.
+// wrong with them in attempt.go. Set.SetPickOffset says what several gateways know of each other.
 package schedule

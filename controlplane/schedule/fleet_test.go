@@ -58,7 +58,7 @@ func newFleet(t *testing.T, gateways int) *fleet {
 	for i := range gateways {
 		reg := prometheus.NewRegistry()
 		set := NewSet(f.c, WithMetrics(NewMetrics(reg)), WithSeed(uint64(i)))
-		set.SetRank(i, gateways)
+		set.SetPickOffset(i, gateways)
 		set.PoolChanged(f.ns, "pool", true)
 		t.Cleanup(set.Shutdown)
 		f.follow(func(pod *corev1.Pod, gone bool) {

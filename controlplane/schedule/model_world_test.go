@@ -157,7 +157,7 @@ func (m *model) start(i int, c client.Client) *crashable {
 	s := &crashable{view: m.watch(), done: make(chan struct{})}
 	s.PoolScheduler = NewPoolScheduler(m.namespace(), "pool", "", "", mortal{c, s},
 		WithSeed(uint64(i)), WithReservationTTL(m.pace.ttl), WithLogger(slog.New(slog.DiscardHandler)))
-	s.setRank(i, 3)
+	s.setPickOffset(i, 3)
 	go func() { defer close(s.done); s.Run(context.Background()) }()
 	s.view.relist(s.PoolScheduler)
 	return s

@@ -13,7 +13,7 @@ import (
 const viewLag = 250 * time.Millisecond
 
 // giveBack ends the reservation of the attempt's pod, which was not touched. front puts it
-// at the head of the queue, which a gateway with start 0 picks next.
+// at the head of the queue, which a gateway with pick offset 0 picks next.
 func (a *attempt) giveBack(front bool) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()

@@ -66,8 +66,8 @@ func WithQueueSize(n int) Option { return func(s *settings) { s.queueSize = n } 
 // queue while the feed still shows it idle (DefaultReservationTTL).
 func WithReservationTTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
-// WithSeed makes this gateway pick at another place of the queue than gateways
-// with other seeds, until it is told its rank (Set.SetRank). 0, the default,
+// WithSeed makes this gateway pick at another offset of the queue than gateways
+// with other seeds, until it is told its own (Set.SetPickOffset). 0, the default,
 // picks the oldest pod.
 func WithSeed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
@@ -108,25 +108,24 @@ func NewPoolScheduler(ns, name, team, user string, c client.Client, opts ...Opti
 		s.log = s.log.With("user", user)
 	}
 	s.waiting = newWaiting(s.queueSize)
-	s.stock = newStock(s.ttl, startOf(s.seed))
+	s.stock = newStock(s.ttl, seedOffset(s.seed))
 	return s
 }
 
-// startOf spreads seeds evenly over [0,1); 0 stays 0.
-func startOf(seed uint64) float64 {
+// seedOffset spreads seeds evenly over [0,1); 0 stays 0.
+func seedOffset(seed uint64) float64 {
 	const golden = 0x9e3779b97f4a7c15
 	return float64(seed*golden>>11) / (1 << 53)
 }
 
-// setRank tells this gateway that it is number index of `of` gateways, and where it
-// therefore begins to take pods: all begin at equal distances, the first at the oldest
-// pod and the last at the newest. Each takes pods on both sides of its start in
-// proportion, so gateways that claim equally many never reach for one pod. A gateway
+// setPickOffset tells this gateway that it is number index of `of` gateways, and so its pick
+// offset: all begin at equal distances, the first at the oldest pod and the last at the newest.
+// Each takes pods on both sides of its offset in proportion, so gateways that claim equally many never reach for one pod. A gateway
 // alone takes the oldest first.
-func (s *PoolScheduler) setRank(index, of int) {
+func (s *PoolScheduler) setPickOffset(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stock.start = rankStart(index, of)
+	s.stock.pickOffset = pickOffset(index, of)
 }
 
 // setCordoned tells which nodes are cordoned; the caller does not change the map any more.
@@ -136,7 +135,7 @@ func (s *PoolScheduler) setCordoned(nodes map[string]bool) {
 	s.stock.setCordoned(nodes)
 }
 
-func rankStart(index, of int) float64 {
+func pickOffset(index, of int) float64 {
 	if of < 2 {
 		return 0
 	}

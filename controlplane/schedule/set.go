@@ -50,20 +50,20 @@ func NewSet(c client.Client, opts ...Option) *Set {
 	return &Set{client: c, opts: opts, ctx: ctx, cancel: cancel, pools: make(map[types.NamespacedName]*member)}
 }
 
-// SetRank tells the set that this gateway is number index, from 0, of `of` gateways that
+// SetPickOffset tells the set that this gateway is number index, from 0, of `of` gateways that
 // share the pools. It only decides which pods are tried first: gateways that start at random
 // points of a queue of pods meet (in one of 300 claims; with 32 claims under way in 9 to 14),
-// those that know their ranks start at equal distances.
+// those that know their pick offsets start at equal distances.
 //
 // Each has its own scheduler of a pool, and they know of each other only what
 // the watch shows: that pods leave idle. So that they seldom try the same pod at
-// the same time, each begins elsewhere in the queue: the controller tells it its rank
+// the same time, each begins elsewhere in the queue: the controller tells it index and of
 // with its polls, and before the first poll a hash of the gateway's name says where.
-// The rank decides nothing else: every gateway reaches all stock that it sees. When
+// The pick offset decides nothing else: every gateway reaches all stock that it sees. When
 // stock comes one by one to several gateways that wait for it, they do meet; the
 // gateway that loses tries the next pod, once the watch has shown it that the first is lost
 // (or viewLag is over): what others claimed before that is out of its view then.
-func (s *Set) SetRank(index, of int) {
+func (s *Set) SetPickOffset(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.index == index && s.of == of {
@@ -71,7 +71,7 @@ func (s *Set) SetRank(index, of int) {
 	}
 	s.index, s.of = index, of
 	for _, m := range s.pools {
-		m.setRank(index, of)
+		m.setPickOffset(index, of)
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Set) member(key types.NamespacedName) *member {
 	if m == nil && !s.closed {
 		m = &member{PoolScheduler: NewPoolScheduler(key.Namespace, key.Name, "", "", s.client, s.opts...)}
 		if s.of > 0 {
-			m.setRank(s.index, s.of)
+			m.setPickOffset(s.index, s.of)
 		}
 		m.setCordoned(s.cordoned)
 		ctx, cancel := context.WithCancel(s.ctx)

@@ -43,12 +43,12 @@ const (
 // stock is the pods of one pool that can be claimed or are reserved. The
 // scheduler's mutex guards it.
 type stock struct {
-	ttl    time.Duration
-	start  float64 // in [0,1]: where in the queue this gateway picks
-	pods   map[types.UID]*podRecord
-	shapes []*shape     // of pods; a pool has one, or two while its template changes
-	queue  []*podRecord // ready, in order of arrival
-	cools  []coolOff    // in order of expiry
+	ttl        time.Duration
+	pickOffset float64 // in [0,1]: where in the queue this gateway picks
+	pods       map[types.UID]*podRecord
+	shapes     []*shape     // of pods; a pool has one, or two while its template changes
+	queue      []*podRecord // ready, in order of arrival
+	cools      []coolOff    // in order of expiry
 	// cordoned are the nodes that are, by name; it is not changed, but replaced.
 	cordoned map[string]bool
 }
@@ -60,8 +60,8 @@ type coolOff struct {
 	until time.Time
 }
 
-func newStock(ttl time.Duration, start float64) *stock {
-	return &stock{ttl: ttl, start: start, pods: make(map[types.UID]*podRecord)}
+func newStock(ttl time.Duration, pickOffset float64) *stock {
+	return &stock{ttl: ttl, pickOffset: pickOffset, pods: make(map[types.UID]*podRecord)}
 }
 
 // offer notes that the feed shows the pod idle; true if it is new stock.
@@ -98,10 +98,10 @@ func (s *stock) forget(uid types.UID) (dropped, evicted bool) {
 	return true, evicted
 }
 
-// pick reserves a ready pod; nil if there is none. Each gateway picks at a
-// place of its own, so that several do not all try the same pod. From there on,
+// pick reserves a ready pod; nil if there is none. Each gateway picks at an
+// offset of its own, so that several do not all try the same pod. From there on,
 // the first pod is taken that has the images already; if none has, the first that
-// can be given them; if none can, the one where it starts, whose claim then says why. Pods of
+// can be given them; if none can, the one at the offset, whose claim then says why. Pods of
 // cordoned nodes come after all others that fit.
 // While a template is rolled out, pods that lack a container stand beside pods that
 // have it.
@@ -109,7 +109,7 @@ func (s *stock) pick(images map[string]string) *podRecord {
 	if len(s.queue) == 0 {
 		return nil
 	}
-	at := min(int(s.start*float64(len(s.queue))), len(s.queue)-1)
+	at := min(int(s.pickOffset*float64(len(s.queue))), len(s.queue)-1)
 	if best := s.bestFit(images); best > fitsNot {
 		for s.queue[at].shape.fit != best {
 			at = (at + 1) % len(s.queue)
@@ -142,7 +142,7 @@ func (s *stock) drop(rec *podRecord) {
 }
 
 // giveBack ends the reservation of a pod that was not touched. front puts it
-// at the head of the queue, which a gateway with start 0 picks next.
+// at the head of the queue, which a gateway with pick offset 0 picks next.
 func (s *stock) giveBack(rec *podRecord, front bool) {
 	switch {
 	case !rec.listed:

@@ -10,12 +10,12 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// stocks are the views of one gateway for each start on pods that none of them has
+// stocks are the views of one gateway for each pick offset on pods that none of them has
 // touched yet.
-func stocks(pods int, starts ...float64) []*stock {
+func stocks(pods int, offsets ...float64) []*stock {
 	var all []*stock
-	for _, start := range starts {
-		s := newStock(time.Minute, start)
+	for _, offset := range offsets {
+		s := newStock(time.Minute, offset)
 		for i := range pods {
 			s.offer(idlePod("ns", fmt.Sprint("p", i)))
 		}
@@ -44,7 +44,7 @@ func clashes(t *testing.T, views []*stock, picks ...int) int {
 	return twice
 }
 
-func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
+func TestGatewaysShareAPoolByTheirPickOffsets(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		pods  int
@@ -58,11 +58,11 @@ func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
 		{"seven", 700, []int{50, 50, 50, 50, 50, 50, 50}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var starts []float64
+			var offsets []float64
 			for i := range tc.picks {
-				starts = append(starts, rankStart(i, len(tc.picks)))
+				offsets = append(offsets, pickOffset(i, len(tc.picks)))
 			}
-			if n := clashes(t, stocks(tc.pods, starts...), tc.picks...); n > tc.most {
+			if n := clashes(t, stocks(tc.pods, offsets...), tc.picks...); n > tc.most {
 				t.Errorf("%d picks clashed, want at most %d", n, tc.most)
 			}
 		})
@@ -71,25 +71,25 @@ func TestGatewaysShareAPoolByTheirPlaces(t *testing.T) {
 
 // A gateway reaches every pod of its view, wherever it starts: stock that is nearer to
 // other gateways is not out of its reach.
-func TestEveryPlaceReachesAllStock(t *testing.T) {
-	for _, start := range []float64{rankStart(0, 3), rankStart(1, 3), rankStart(2, 3), startOf(1), startOf(77)} {
-		view := stocks(100, start)[0]
+func TestEveryPickOffsetReachesAllStock(t *testing.T) {
+	for _, offset := range []float64{pickOffset(0, 3), pickOffset(1, 3), pickOffset(2, 3), seedOffset(1), seedOffset(77)} {
+		view := stocks(100, offset)[0]
 		for i := range 100 {
 			if view.pick(nil) == nil {
-				t.Fatalf("a gateway that starts at %v finds nothing after %d of 100 pods", start, i)
+				t.Fatalf("a gateway that starts at %v finds nothing after %d of 100 pods", offset, i)
 			}
 		}
 		if view.pick(nil) != nil || view.reserved() != 100 {
-			t.Errorf("start %v: %d reserved", start, view.reserved())
+			t.Errorf("offset %v: %d reserved", offset, view.reserved())
 		}
 	}
 }
 
-// Before a gateway is told its rank, its seed spreads it.
+// Before a gateway is told its pick offset, its seed spreads it.
 func TestSeedsStartAtDifferentPods(t *testing.T) {
 	picked := map[string]bool{}
 	for seed := range uint64(4) {
-		first := stocks(100, startOf(seed))[0].pick(nil).name
+		first := stocks(100, seedOffset(seed))[0].pick(nil).name
 		if seed == 0 && first != "p0" {
 			t.Errorf("seed 0 picks %s", first)
 		}
@@ -127,29 +127,29 @@ func TestRequestThatLostAPodLooksBeforeTheNext(t *testing.T) {
 	})
 }
 
-// SetRank reaches the schedulers that exist and those to come.
-func TestSetTellsPlaces(t *testing.T) {
+// SetPickOffset reaches the schedulers that exist and those to come.
+func TestSetTellsPickOffsets(t *testing.T) {
 	s := NewSet(newFakeAPI(), WithSeed(5))
 	t.Cleanup(s.Shutdown)
 	s.PoolChanged("ns", "one", true)
-	start := func(pool string) float64 {
+	offset := func(pool string) float64 {
 		one, _ := s.Get("ns", pool)
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		return one.stock.start
+		return one.stock.pickOffset
 	}
-	if got := start("one"); got != startOf(5) {
-		t.Errorf("starts at %v before it is told its rank", got)
+	if got := offset("one"); got != seedOffset(5) {
+		t.Errorf("starts at %v before it is told its pick offset", got)
 	}
-	s.SetRank(1, 3)
+	s.SetPickOffset(1, 3)
 	s.PoolChanged("ns", "two", true)
 	for _, pool := range []string{"one", "two"} {
-		if got := start(pool); got != 0.5 {
+		if got := offset(pool); got != 0.5 {
 			t.Errorf("pool %s starts at %v, want in the middle", pool, got)
 		}
 	}
-	s.SetRank(0, 1)
-	if got := start("two"); got != 0 {
+	s.SetPickOffset(0, 1)
+	if got := offset("two"); got != 0 {
 		t.Errorf("the only gateway starts at %v", got)
 	}
 }
