@@ -105,7 +105,7 @@ func (d *Directory) see(l *coordinationv1.Lease) {
 		}
 	}
 	if h.Mark == MarkLeft && (!known || e.Holder.Mark != MarkLeft) {
-		d.lose(e) // a clean stop, and its last stamps may not have been asked for
+		d.lose(e) // a clean stop, and its last uses may not have been asked for
 	}
 	e.lease, e.sealed = l, h.Mark == MarkRevoked
 	e.Gateway = Gateway{Name: l.Name, Address: e.Address, Holder: h, Duration: e.Duration}

@@ -29,7 +29,7 @@ func TestLastActiveMergesAges(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		if at, ok := s.client.LastActive("sbx", "c2"); !ok || !at.Equal(start.Add(-3*time.Minute)) {
-			t.Errorf("c2 was last active %v, %v: another claim's stamp must not count", at, ok)
+			t.Errorf("c2 was last active %v, %v: another claim's use must not count", at, ok)
 		}
 		if _, ok := s.client.LastActive("sbx", "c3"); ok {
 			t.Error("a claim that nobody reported is known")

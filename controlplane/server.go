@@ -27,7 +27,7 @@ type Fencer interface {
 
 // ActivitySource says what was in use.
 type ActivitySource interface {
-	// LastActive reports what was stamped after the cursor of an earlier report
+	// LastActive reports which uses were noted after the cursor of an earlier report
 	// of this source; 0 asks for all.
 	LastActive(cursor uint64) ActivityReport
 	// Remember takes in what a controller knows of claims, to report it as of its own. It
@@ -37,7 +37,7 @@ type ActivitySource interface {
 
 // ActivityReport is what a gateway saw in use.
 type ActivityReport struct {
-	// Source names what Cursor counts in; it changes when stamps were forgotten,
+	// Source names what Cursor counts in; it changes when uses were forgotten,
 	// at the latest with the process.
 	Source string
 	// Cursor is where the next report may begin.

@@ -15,7 +15,7 @@ import (
 
 // longStream is the duration in milliseconds from which the end of a stream is
 // reported; the module of the fast path relies on it (LONG_STREAM). Shorter ones are
-// known from their start, which ExtProc stamped or the module marked; a record for every
+// known from their start, whose use ExtProc noted or the module marked; a record for every
 // request would cost a fifth more CPU.
 const longStream = 1000
 

@@ -61,7 +61,7 @@ func (f *fastWorld) put(t *testing.T, id string) (*routecache.Route, string) {
 func (f *fastWorld) putAt(t *testing.T, id string, at netip.Addr) *routecache.Route {
 	t.Helper()
 	r := &routecache.Route{SandboxID: id, Pool: routecache.PoolOf("default", "echo"), ClaimID: "claim", PodUID: "uid",
-		Addr: at, PodRV: 1, Stamp: new(routecache.Stamp)}
+		Addr: at, PodRV: 1, Use: new(routecache.ClaimUse)}
 	if !f.cache.Put(f.cache.Begin(id), r) {
 		t.Fatal("refused")
 	}

@@ -137,7 +137,7 @@ func TestSuspectWithoutALiveRead(t *testing.T) {
 	}
 }
 
-func TestStreamEndsAreStamped(t *testing.T) {
+func TestStreamEndsCountAsUse(t *testing.T) {
 	f := newFixture(t)
 	now := time.Now()
 	p := entry("hello", "claim", nil)
@@ -156,8 +156,8 @@ func TestStreamEndsAreStamped(t *testing.T) {
 	if got := f.activity.ended["hello/claim"]; !got.Equal(now.Add(time.Second)) {
 		t.Errorf("ended %v without times", got)
 	}
-	if len(f.activity.stamps) > 0 {
-		t.Error("a log entry made a stamp")
+	if len(f.activity.uses) > 0 {
+		t.Error("a log entry noted a use")
 	}
 }
 

@@ -117,7 +117,7 @@ func TestFirstRequestRules(t *testing.T) {
 			if a.status != tt.status || !strings.Contains(a.body.Message, tt.message) {
 				t.Errorf("answer %d %q, want %d %q", a.status, a.body.Message, tt.status, tt.message)
 			}
-			if len(f.act.calls) > 0 || len(f.activity.parked) > 0 || len(f.activity.stamps) > 0 {
+			if len(f.act.calls) > 0 || len(f.activity.parked) > 0 || len(f.activity.uses) > 0 {
 				t.Error("something was written or kept alive before authorisation")
 			}
 			if strings.Contains(a.raw, "key-") || strings.Contains(a.raw, "nonsense") {
@@ -232,7 +232,7 @@ func TestRunningRules(t *testing.T) {
 			if a.status != tt.status || a.body.Message != tt.message && tt.message != "" {
 				t.Errorf("answer %+v", a)
 			}
-			if tt.status == http.StatusForbidden && f.activity.Stamp("a", r.ClaimID).Load() != 0 {
+			if tt.status == http.StatusForbidden && f.activity.ClaimUse("a", r.ClaimID).Load() != 0 {
 				t.Error("a refused request keeps the sandbox alive")
 			}
 		})

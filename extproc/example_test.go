@@ -22,7 +22,7 @@ import (
 
 // gateway is what a gateway process puts behind the interfaces. This one knows one
 // sandbox, "hello", which runs at 10.0.0.7.
-type gateway struct{ stamp routecache.Stamp }
+type gateway struct{ use routecache.ClaimUse }
 
 func (g *gateway) Lookup(id string) routing.Answer {
 	if id != "hello" {
@@ -63,15 +63,15 @@ func (*gateway) ValidTraffic(string, types.UID, string) bool               { ret
 
 func (*gateway) ValidPortCookie(string, types.UID, uint16, string) bool { return false }
 
-func (*gateway) Held() bool                                  { return true }
-func (*gateway) Await(context.Context, string, string) error { return nil }
-func (*gateway) Open(*routecache.Route) bool                 { return true }
-func (*gateway) Unsent(*routecache.Route)                    {}
-func (*gateway) Wait(string, string, bool) (func(), error)   { return func() {}, nil }
-func (*gateway) Park(string) func()                          { return func() {} }
-func (*gateway) Resolving(string) func()                     { return func() {} }
-func (g *gateway) Stamp(string, string) *routecache.Stamp    { return &g.stamp }
-func (*gateway) StreamEnded(string, string, time.Time)       {}
+func (*gateway) Held() bool                                     { return true }
+func (*gateway) Await(context.Context, string, string) error    { return nil }
+func (*gateway) Open(*routecache.Route) bool                    { return true }
+func (*gateway) Unsent(*routecache.Route)                       {}
+func (*gateway) Wait(string, string, bool) (func(), error)      { return func() {}, nil }
+func (*gateway) Park(string) func()                             { return func() {} }
+func (*gateway) Resolving(string) func()                        { return func() {} }
+func (g *gateway) ClaimUse(string, string) *routecache.ClaimUse { return &g.use }
+func (*gateway) StreamEnded(string, string, time.Time)          {}
 
 // Envoy asks where a request goes, and is told the pod's address in metadata.
 func Example() {

@@ -52,7 +52,7 @@ func newFixture(t testing.TB, change ...func(*Options)) *fixture {
 			"team/open":  {Access: v1alpha1.AccessAPIKey, Reach: v1alpha1.ReachPublic},
 		},
 		lease:    &fakeLease{},
-		activity: &fakeActivity{stamps: map[string]*routecache.Stamp{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[string]time.Time{}},
+		activity: &fakeActivity{uses: map[string]*routecache.ClaimUse{}, parked: map[string]int{}, resolving: map[string]int{}, ended: map[string]time.Time{}},
 		holds:    &fakeHolds{},
 		metrics:  prometheus.NewRegistry(),
 	}
@@ -127,7 +127,7 @@ func running(r *routecache.Route) routing.Answer {
 func (f *fixture) put(t testing.TB, r *routecache.Route) {
 	t.Helper()
 	c := *r
-	c.Stamp = f.activity.Stamp(r.SandboxID, r.ClaimID)
+	c.Use = f.activity.ClaimUse(r.SandboxID, r.ClaimID)
 	if !f.cache.Put(f.cache.Begin(r.SandboxID), &c) {
 		t.Fatal("Put refused")
 	}
@@ -350,7 +350,7 @@ func (l *fakeLease) Held() bool { return l.held.Load() }
 
 type fakeActivity struct {
 	mu     sync.Mutex
-	stamps map[string]*routecache.Stamp
+	uses   map[string]*routecache.ClaimUse
 	parked map[string]int
 	// resolving counts requests that wait for a live read.
 	resolving map[string]int
@@ -375,13 +375,13 @@ func (a *fakeActivity) isParked(id string) bool {
 	return a.parked[id] > 0
 }
 
-func (a *fakeActivity) Stamp(id, claim string) *routecache.Stamp {
+func (a *fakeActivity) ClaimUse(id, claim string) *routecache.ClaimUse {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.stamps[id+"/"+claim]
+	s := a.uses[id+"/"+claim]
 	if s == nil {
-		s = &routecache.Stamp{}
-		a.stamps[id+"/"+claim] = s
+		s = &routecache.ClaimUse{}
+		a.uses[id+"/"+claim] = s
 	}
 	return s
 }

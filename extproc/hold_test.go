@@ -18,16 +18,16 @@ func TestHeldRequestIsAnsweredByTheSandboxThatStays(t *testing.T) {
 	f := newFixture(t)
 	r := testRoute("a")
 	f.put(t, r)
-	stamp := f.activity.Stamp("a", r.ClaimID)
-	stamp.SetHolding(true)
+	use := f.activity.ClaimUse("a", r.ClaimID)
+	use.SetHolding(true)
 	f.holds.await = func(_ context.Context, id, claim string) error {
 		if id != "a" || claim != r.ClaimID {
 			t.Errorf("waits for %s/%s", id, claim)
 		}
-		if stamp.Load() == 0 || !f.activity.isParked("a") {
-			t.Errorf("a request that waits has stamp %d and is parked %d times", stamp.Load(), f.activity.parked["a"])
+		if use.Load() == 0 || !f.activity.isParked("a") {
+			t.Errorf("a request that waits has use %d and is parked %d times", use.Load(), f.activity.parked["a"])
 		}
-		stamp.SetHolding(false)
+		use.SetHolding(false)
 		return nil
 	}
 	got := f.ask(t, host("a")...)
@@ -49,11 +49,11 @@ func TestUnsentRequestsAreNotOpen(t *testing.T) {
 			t.Errorf("%s %d are open, want %d", when, n, want)
 		}
 	}
-	stamp := f.activity.Stamp("a", "claim-a")
-	stamp.SetHolding(true)
+	use := f.activity.ClaimUse("a", "claim-a")
+	use.SetHolding(true)
 	f.holds.await = func(context.Context, string, string) error {
 		open(0, "while it is held")
-		stamp.SetHolding(false)
+		use.SetHolding(false)
 		return nil
 	}
 	f.ask(t, host("a")...)
@@ -71,7 +71,7 @@ func TestUnsentRequestsAreNotOpen(t *testing.T) {
 func TestHeldRequestIsAnsweredAsForAnEndedOne(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, testRoute("a"))
-	f.activity.Stamp("a", "claim-a").SetHolding(true)
+	f.activity.ClaimUse("a", "claim-a").SetHolding(true)
 	f.holds.await = func(context.Context, string, string) error { return routing.ErrNotFound }
 	if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || got.destination != "" {
 		t.Errorf("answer %+v", got)
@@ -89,7 +89,7 @@ func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 			r := testRoute("a")
 			f.put(t, r)
 			f.resolver.index["a"] = running(r)
-			f.activity.Stamp("a", r.ClaimID).SetHolding(true)
+			f.activity.ClaimUse("a", r.ClaimID).SetHolding(true)
 			f.holds.await = func(context.Context, string, string) error { return await(f) }
 			if got := f.ask(t, host("a")...); got.status != http.StatusServiceUnavailable || got.destination != "" {
 				t.Errorf("answer %+v", got)
@@ -98,37 +98,37 @@ func TestHeldRequestWithoutAnOutcome(t *testing.T) {
 	}
 }
 
-// A release that sets the hold and then reads the stamp sees the request, or the
+// A release that sets the hold and then reads the use sees the request, or the
 // request sees the hold: here the look comes at the last moment before the touch,
 // and at the first after the request was let through.
 func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 	t.Run("just before the touch", func(t *testing.T) {
 		f := newFixture(t)
 		f.put(t, testRoute("a"))
-		stamp := f.activity.Stamp("a", "claim-a")
+		use := f.activity.ClaimUse("a", "claim-a")
 		seen := int64(-1)
 		f.Server.o.Now = func() int64 {
 			if seen < 0 {
-				stamp.SetHolding(true)
-				seen = stamp.Load()
+				use.SetHolding(true)
+				seen = use.Load()
 			}
 			return 7
 		}
 		f.holds.await = func(context.Context, string, string) error { return routing.ErrNotFound }
 		if got := f.ask(t, host("a")...); got.status != http.StatusBadGateway || seen != 0 || f.holds.waited.Load() != 1 {
-			t.Errorf("not seen in use (stamp %d), waited %d times, and answered %+v", seen, f.holds.waited.Load(), got)
+			t.Errorf("not seen in use (use %d), waited %d times, and answered %+v", seen, f.holds.waited.Load(), got)
 		}
 	})
 	t.Run("just before the answer", func(t *testing.T) {
 		f := newFixture(t)
 		f.put(t, testRoute("a"))
-		stamp := f.activity.Stamp("a", "claim-a")
+		use := f.activity.ClaimUse("a", "claim-a")
 		f.Server.o.Now = func() int64 { return 7 }
 		s := newStream(t.Context(), host("a")...)
 		seen := int64(0)
 		s.onSend = func(*extprocv3.ProcessingResponse) error {
-			stamp.SetHolding(true)
-			seen = stamp.Load()
+			use.SetHolding(true)
+			seen = use.Load()
 			return nil
 		}
 		if err := f.Process(s); err != nil {
@@ -141,17 +141,17 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 }
 
 // A sandbox that has as many requests open as it may gets no further one, and is not
-// stamped by it; when it has fewer it is reached again.
+// noted by it; when it has fewer it is reached again.
 func TestFullSandbox(t *testing.T) {
 	f := newFixture(t)
 	r := testRoute("a")
 	f.put(t, r)
-	stamp := f.activity.Stamp("a", r.ClaimID)
-	stamp.SetFull(true)
-	if got := f.ask(t, host("a")...); got.status != http.StatusTooManyRequests || got.destination != "" || stamp.Load() != 0 {
-		t.Errorf("answer %+v, stamped at %d", got, stamp.Load())
+	use := f.activity.ClaimUse("a", r.ClaimID)
+	use.SetFull(true)
+	if got := f.ask(t, host("a")...); got.status != http.StatusTooManyRequests || got.destination != "" || use.Load() != 0 {
+		t.Errorf("answer %+v, noted at %d", got, use.Load())
 	}
-	stamp.SetFull(false)
+	use.SetFull(false)
 	if got := f.ask(t, host("a")...); got.destination != "198.18.0.7:8000" {
 		t.Errorf("answer %+v", got)
 	}

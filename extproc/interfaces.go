@@ -111,12 +111,12 @@ type Activity interface {
 	Park(id string) (unpark func())
 	// Resolving says that a request for the sandbox, which is not authorised yet,
 	// waits for the API server, until the returned function is called. An idle
-	// release that is prepared meanwhile is called off; nothing is stamped, so that
+	// release that is prepared meanwhile is called off; nothing is noted, so that
 	// such requests do not keep a sandbox alive.
 	Resolving(id string) (resolved func())
-	// Stamp returns the stamp of a claim, made if need be.
-	Stamp(id, claim string) *routecache.Stamp
+	// ClaimUse returns the use of a claim, made if need be.
+	ClaimUse(id, claim string) *routecache.ClaimUse
 	// StreamEnded notes that the claim was in use until then. It must not make
-	// a stamp for a claim that has ended.
+	// a use for a claim that has ended.
 	StreamEnded(id, claim string, at time.Time)
 }

@@ -48,8 +48,8 @@ func TestLiveReadIsSeenUntilTheAnswer(t *testing.T) {
 			if f.activity.isResolving("a") {
 				t.Error("an answered request is still being resolved")
 			}
-			if stamped := f.activity.Stamp("a", r.ClaimID).Load() != 0; stamped == tc.private {
-				t.Errorf("stamped: %v", stamped)
+			if noted := f.activity.ClaimUse("a", r.ClaimID).Load() != 0; noted == tc.private {
+				t.Errorf("noted: %v", noted)
 			}
 		})
 	}

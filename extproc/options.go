@@ -46,7 +46,7 @@ type Options struct {
 	// ShutdownTimeout bounds the graceful stop. Default 10s.
 	ShutdownTimeout time.Duration
 
-	// Now is the clock that Activity's stamps are read against, in nanoseconds.
+	// Now is the clock that Activity's uses are read against, in nanoseconds.
 	// Default the wall clock, whose steps back lose touches.
 	Now func() int64
 	// Registerer takes the metrics. Nil registers them nowhere.

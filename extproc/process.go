@@ -102,7 +102,7 @@ func (s *Server) serve(c *call) error {
 
 // fromCache answers with the cached route, all inside one flight of the cache;
 // answered is false on a miss. The invariants need this order: enter the flight,
-// Get, look at the lease, look for room for the request, touch the stamp, look whether requests of the claim are
+// Get, look at the lease, look for room for the request, touch the use, look whether requests of the claim are
 // held for an idle release, send the answer, leave the flight. A
 // held request is a miss, with held set.
 func (s *Server) fromCache(c *call) (answered bool, err error) {
@@ -119,14 +119,14 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if !s.o.Lease.Held() {
 		return false, errNoLease
 	}
-	if r.Stamp.Full() {
+	if r.Use.Full() {
 		return false, ErrOpenLimit
 	}
 	if !s.o.Room.Open(r) {
 		return false, ErrNamespaceOpen
 	}
-	r.Stamp.Touch(s.o.Now())
-	if r.Stamp.Holding() {
+	r.Use.Touch(s.o.Now())
+	if r.Use.Holding() {
 		s.o.Room.Unsent(r)
 		c.held, c.heldIn = r.ClaimID, pool.Namespace
 		return false, nil

@@ -28,8 +28,8 @@ func TestHit(t *testing.T) {
 	if a.destination != "198.18.0.7:8000" || a.port != 8000 || a.claim != r.ClaimID || a.waited || a.path != "" || a.final {
 		t.Errorf("answer %+v", a)
 	}
-	if got := f.activity.Stamp("hello", r.ClaimID).Load(); got < before {
-		t.Error("the hit was not stamped")
+	if got := f.activity.ClaimUse("hello", r.ClaimID).Load(); got < before {
+		t.Error("the hit was not noted")
 	}
 	if f.resolver.lookups > 0 {
 		t.Error("a hit was resolved")

@@ -49,7 +49,7 @@ func (s *Server) miss(ctx context.Context, c *call) error {
 				return fmt.Errorf("resolving %s: the answer is not about it", id)
 			}
 			route := *res.Route
-			route.Stamp = s.o.Activity.Stamp(route.SandboxID, route.ClaimID)
+			route.Use = s.o.Activity.ClaimUse(route.SandboxID, route.ClaimID)
 			if !s.o.Cache.Put(token, &route) {
 				m.refused, m.doubt = res.Route, indexBehind
 				continue
@@ -109,7 +109,7 @@ type missState struct {
 	refused *routecache.Route // by the cache, as newer than what the index has seen; nil at first
 	resumes int               // that this request has begun
 	// unpark ends the parking; nil while not parked. The sandbox counts as in use until
-	// the end of miss, so that there is no gap before the stamp.
+	// the end of miss, so that there is no gap before the use.
 	unpark func()
 	// resolved ends what Activity.Resolving began, also at the end of miss; nil if the
 	// API server was not asked.

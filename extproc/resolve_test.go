@@ -29,8 +29,8 @@ func TestMissResolvedByIndex(t *testing.T) {
 	if a.destination != "198.18.0.7:8000" || a.waited {
 		t.Errorf("answer %+v: an index answer does not leave the process", a)
 	}
-	if r := f.cache.Get("hello"); r == nil || r.Stamp == nil || r.Stamp.Load() == 0 {
-		t.Error("the route is not cached with its stamp")
+	if r := f.cache.Get("hello"); r == nil || r.Use == nil || r.Use.Load() == 0 {
+		t.Error("the route is not cached with its use")
 	}
 	if f.outcomes(outcomeResolved, "") != 1 || f.resolver.reads != 0 {
 		t.Error("not counted as resolved by the index")
@@ -185,7 +185,7 @@ func TestFirstRequest(t *testing.T) {
 }
 
 // The sandbox stays in use until the answer is sent: no gap between parking and
-// the stamp.
+// the use.
 func TestParkedUntilAnswered(t *testing.T) {
 	f := newFixture(t, withDefaultPool)
 	f.act.do = func(context.Context, routing.Request) error { f.put(t, testRoute("new")); return nil }

@@ -20,7 +20,7 @@
 //
 // An entry is free, published, retired (retracted), and free again. Its bytes are
 // written while it is free, the word that names it after them. It is free again after a wait
-// for workers that began after its removal, once its mark is folded into the route's stamp:
+// for workers that began after its removal, once its mark is folded into the route's use:
 // all under Table.mu, inside the shard's lock.
 //
 // A worker slot is even, or odd while a reading is on: from the second look at the table to

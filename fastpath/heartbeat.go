@@ -34,7 +34,7 @@ type trust struct {
 }
 
 // Start runs the heartbeat until ctx ends: every 250 ms it renews trust, moves the marks of
-// use into the routes' stamps, and frees entries. Then it ends trust for good. Call it once,
+// use into the routes' uses, and frees entries. Then it ends trust for good. Call it once,
 // after Settle.
 func (t *Table) Start(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)

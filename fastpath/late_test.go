@@ -42,7 +42,7 @@ func TestLateHitLooksAgain(t *testing.T) {
 				t.Errorf("%v counted as gone, want %v", got, gone)
 			}
 			w.table.Fold()
-			if used := r.Stamp.Load() != 0; used != (tc.want == "10.0.0.5:80") {
+			if used := r.Use.Load() != 0; used != (tc.want == "10.0.0.5:80") {
 				t.Errorf("use of the first route is noted: %v", used)
 			}
 		})

@@ -73,7 +73,7 @@ func (w *world) begin(t *testing.T, size int) {
 func route(id, addr string) *routecache.Route {
 	return &routecache.Route{
 		SandboxID: id, Pool: routecache.PoolOf("default", "echo"), ClaimID: "claim-of-" + id, PodUID: "uid-of-" + id,
-		Addr: netip.MustParseAddr(addr), PodRV: 1, Stamp: new(routecache.Stamp),
+		Addr: netip.MustParseAddr(addr), PodRV: 1, Use: new(routecache.ClaimUse),
 	}
 }
 

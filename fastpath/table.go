@@ -35,7 +35,7 @@ type Options struct {
 	EnvoyVersion func(context.Context) (string, error)
 	// Tested are the versions whose interface the module was tested with.
 	Tested []string
-	// Now is the clock of the routes' stamps.
+	// Now is the clock of the routes' uses.
 	Now func() int64
 	// Hits, if it is not nil, is called with the number of requests that Envoy has answered
 	// since its last call.
@@ -74,9 +74,9 @@ type Table struct {
 
 // record is what this process itself remembers of an entry.
 type record struct {
-	stamp *routecache.Stamp // of the entry's route; nil if the entry is free
-	word  uint32            // the word that names the entry: bucket × ways + way
-	seen  int64             // the stamp's value at the last call of Used
+	use  *routecache.ClaimUse // of the entry's route; nil if the entry is free
+	word uint32               // the word that names the entry: bucket × ways + way
+	seen int64                // the use's value at the last call of Used
 }
 
 // retired is an entry that was taken out and that a worker may still read.
@@ -182,7 +182,7 @@ func (t *Table) Settle(ctx context.Context) error {
 // it or the table has no room for it. It is called under the lock of r's shard.
 func (t *Table) Publish(r *routecache.Route) {
 	flags := t.flags(r)
-	if flags == 0 || !t.settled.Load() || r.Stamp.Holding() || r.Stamp.Full() {
+	if flags == 0 || !t.settled.Load() || r.Use.Holding() || r.Use.Full() {
 		return
 	}
 	h := hashID(t.key, r.SandboxID)
@@ -204,7 +204,7 @@ func (t *Table) Publish(r *routecache.Route) {
 	i := t.free[len(t.free)-1]
 	t.free = t.free[:len(t.free)-1]
 	t.taken[word] = true
-	t.records[i] = record{stamp: r.Stamp, word: word, seen: r.Stamp.Load()}
+	t.records[i] = record{use: r.Use, word: word, seen: r.Use.Load()}
 	writeEntry(t.entries[int(i)*entrySize:][:entrySize], t.key, uint64(i), flags, r.SandboxID, destination, r.PodUID, r.ClaimID)
 	atomic.StoreUint32(u32(t.marks, int(i)*4), 0)
 	r.SetSlot(i + 1)
@@ -240,8 +240,8 @@ func (t *Table) Used(r *routecache.Route) bool {
 	i := r.Slot() - 1
 	t.fold(i)
 	s := &t.records[i]
-	used := s.stamp.Load() != s.seen
-	s.seen = s.stamp.Load()
+	used := s.use.Load() != s.seen
+	s.seen = s.use.Load()
 	return used
 }
 
@@ -281,23 +281,23 @@ func (t *Table) freeRetired(ctx context.Context) error {
 	return nil
 }
 
-// Fold moves all marks of use that Envoy has set into the routes' stamps: it folds them.
+// Fold moves all marks of use that Envoy has set into the routes' uses: it folds them.
 func (t *Table) Fold() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range t.records {
-		if t.records[i].stamp != nil {
+		if t.records[i].use != nil {
 			t.fold(uint32(i))
 		}
 	}
 }
 
-// fold clears an entry's mark and stamps its route with the present time, which is later
+// fold clears an entry's mark and notes the route's use at the present time, which is later
 // than the use. mu is held.
 func (t *Table) fold(i uint32) {
 	mark := u32(t.marks, int(i)*4)
 	if atomic.LoadUint32(mark) != 0 && atomic.SwapUint32(mark, 0) != 0 {
-		t.records[i].stamp.Touch(t.o.Now())
+		t.records[i].use.Touch(t.o.Now())
 	}
 }
 

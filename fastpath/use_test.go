@@ -12,7 +12,7 @@ import (
 	"github.com/sandlane/sandlane/test/cmodule"
 )
 
-// A hit in Envoy counts as use of the sandbox. A fold and the removal of the route stamp the
+// A hit in Envoy counts as use of the sandbox. A fold and the removal of the route note the
 // use, never with a time before the hit.
 func TestUseIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
@@ -24,7 +24,7 @@ func TestUseIsNoted(t *testing.T) {
 	} {
 		r := w.put(t, route(generatedID, "10.0.0.5"))
 		w.table.Fold()
-		if r.Stamp.Load() != 0 {
+		if r.Use.Load() != 0 {
 			t.Fatalf("%s: used before it was", name)
 		}
 		before := time.Now().UnixNano()
@@ -32,14 +32,14 @@ func TestUseIsNoted(t *testing.T) {
 			t.Fatalf("%s: no answer", name)
 		}
 		fold(r)
-		if r.Stamp.Load() < before {
+		if r.Use.Load() < before {
 			t.Errorf("%s: the use was not noted", name)
 		}
 		w.cache.DropAll()
 	}
 }
 
-// If the reading of a hit is not over when its route is removed, the wait stamps the use.
+// If the reading of a hit is not over when its route is removed, the wait notes the use.
 func TestUseOfALateReadingIsNoted(t *testing.T) {
 	w := newWorld(t, 100)
 	envoy := w.envoy(t, "stall")
@@ -51,7 +51,7 @@ func TestUseOfALateReadingIsNoted(t *testing.T) {
 	if err := w.table.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.Stamp.Load() == 0 {
+	if r.Use.Load() == 0 {
 		t.Error("the use was forgotten with the entry")
 	}
 }
@@ -76,13 +76,13 @@ func TestUseIsMarkedAtTheEndOfAReading(t *testing.T) {
 	var folded int64
 	hit(func() {
 		w.table.Fold()
-		folded = r.Stamp.Load()
+		folded = r.Use.Load()
 	})
 	if folded == 0 {
 		t.Fatal("the first hit was not noted")
 	}
 	w.table.Fold()
-	if r.Stamp.Load() == folded {
+	if r.Use.Load() == folded {
 		t.Error("the use at the end of the reading was not noted")
 	}
 }

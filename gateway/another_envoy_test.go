@@ -45,7 +45,7 @@ func TestAnotherEnvoyAtTheStop(t *testing.T) {
 	})
 	id := newID()
 	route := routecache.Route{SandboxID: id, ClaimID: "c", PodUID: "u", Pool: routecache.PoolOf(w.ns, "base"),
-		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1 << 60, Stamp: g.usage.Stamp(id, "c")}
+		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1 << 60, Use: g.usage.ClaimUse(id, "c")}
 	if !g.cache.Put(g.cache.Begin(id), &route) {
 		t.Fatal("the route was refused")
 	}

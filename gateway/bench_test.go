@@ -34,7 +34,7 @@ func BenchmarkFirstRequest(b *testing.B) {
 	}
 	g := w.gateway()
 	o := activation.Options{
-		Client: w.c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: routecache.New(0), Stamp: g.usage.Stamp,
+		Client: w.c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: routecache.New(0), ClaimUse: g.usage.ClaimUse,
 	}
 	plain := activation.New(o)
 	o.OnNewRequest = func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) }

@@ -25,7 +25,7 @@ const quitTimeout = 5 * time.Second
 //	          takes new ones for DrainDelay more; then it stops listening. It ends
 //	          when nothing is open any more, when DrainGrace is over, when
 //	          told to stop at once, or when Envoy is gone. Then what Envoy has open is
-//	          stamped, every request is refused from here on, and Envoy is told to
+//	          noted, every request is refused from here on, and Envoy is told to
 //	          quit, with what is still open: after the lease is deleted no gateway
 //	          could say that it is in use. Another Envoy that is started
 //	          meanwhile, as a kubelet does, gets no route.
@@ -70,15 +70,15 @@ type drain struct {
 	delay, grace time.Duration
 	forceStop    <-chan struct{}
 	log          *slog.Logger
-	// stampOpen stamps the sandboxes that have requests open at Envoy. If it is nil, that
+	// noteOpen notes the use of the sandboxes that have requests open at Envoy. If it is nil, that
 	// use is not known once Envoy is gone.
-	stampOpen func(context.Context) error
+	noteOpen func(context.Context) error
 	// refuse takes this gateway's right to route for good: it returns nil once every
 	// request, also of an Envoy that is started later, is refused. Never nil.
 	refuse func(context.Context) error
-	// openStamped: stampOpen succeeded just before requests were refused, and Envoy was
+	// openNoted: noteOpen succeeded just before requests were refused, and Envoy was
 	// told to quit only then. Only the method envoy writes it.
-	openStamped bool
+	openNoted bool
 
 	begun atomic.Bool // the gateway is to stop
 }
@@ -95,7 +95,7 @@ func newDrain(o Options) *drain {
 // known to be gone. Once a part of the gateway has failed, which ends a drain under way, it
 // only has requests refused and looks whether Envoy runs.
 func (d *drain) envoy(failed context.Context) (gone bool) {
-	stamped := failed.Err() == nil && d.sendAway(failed)
+	noted := failed.Err() == nil && d.sendAway(failed)
 	ctx := context.WithoutCancel(failed)
 	refusing, cancel := context.WithTimeout(ctx, quitTimeout)
 	defer cancel()
@@ -107,13 +107,13 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 	if failed.Err() != nil {
 		return d.gone(ctx)
 	}
-	d.openStamped = stamped && err == nil
+	d.openNoted = noted && err == nil
 	return d.quit(ctx)
 }
 
 // sendAway drains Envoy until the grace ends or a part of the gateway fails, and reports
-// whether what is open then is stamped.
-func (d *drain) sendAway(failed context.Context) (stamped bool) {
+// whether what is open then is noted.
+func (d *drain) sendAway(failed context.Context) (noted bool) {
 	ctx, cancel := context.WithTimeout(failed, d.grace)
 	defer cancel()
 	done := make(chan struct{})
@@ -137,12 +137,12 @@ func (d *drain) sendAway(failed context.Context) (stamped bool) {
 		return false
 	}
 	d.log.Info("Envoy is drained and ends", "after", time.Since(began).Round(time.Millisecond), "requests cut", left.Requests)
-	if d.stampOpen == nil {
+	if d.noteOpen == nil {
 		return false
 	}
 	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
 	defer stop()
-	return d.stampOpen(looking) == nil
+	return d.noteOpen(looking) == nil
 }
 
 // gone reports whether Envoy is known not to run.

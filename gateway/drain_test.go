@@ -110,7 +110,7 @@ func TestDrainEndsEnvoy(t *testing.T) {
 			d, dir := testDrain(t, nil, time.Hour)
 			f := startAdmin(t, dir)
 			var steps []string
-			d.stampOpen = func(context.Context) error {
+			d.noteOpen = func(context.Context) error {
 				f.want(t, all[:2]...)
 				steps = append(steps, "looked")
 				return tc.looked
@@ -122,8 +122,8 @@ func TestDrainEndsEnvoy(t *testing.T) {
 			}
 			wantGone(t, d.envoy(t.Context()), true)
 			f.want(t, all...)
-			if d.openStamped != (name == "") || !slices.Equal(steps, []string{"looked", "refused"}) {
-				t.Errorf("%s: steps %v, what was open is known: %v", name, steps, d.openStamped)
+			if d.openNoted != (name == "") || !slices.Equal(steps, []string{"looked", "refused"}) {
+				t.Errorf("%s: steps %v, what was open is known: %v", name, steps, d.openNoted)
 			}
 		}
 	})

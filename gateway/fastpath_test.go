@@ -46,9 +46,9 @@ func showing(t *testing.T, routes ...*routecache.Route) (*routecache.Cache, *sho
 	return c, s
 }
 
-func routeOf(id, pool string, stamp *routecache.Stamp) *routecache.Route {
+func routeOf(id, pool string, use *routecache.ClaimUse) *routecache.Route {
 	return &routecache.Route{SandboxID: id, ClaimID: "c", PodUID: "u", Pool: routecache.PoolOf("default", pool),
-		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Stamp: stamp}
+		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Use: use}
 }
 
 // oneClaim is an index of the claim of one sandbox.
@@ -80,13 +80,13 @@ func serveClusters(t *testing.T, asked func()) (socket string) {
 // refuses further ones.
 func TestFullSandboxLeavesTheTable(t *testing.T) {
 	usage := inuse.NewRegistry(nil)
-	stamp := usage.Stamp("open", "c")
-	cache, table := showing(t, routeOf("open", "p", stamp))
+	use := usage.ClaimUse("open", "c")
+	cache, table := showing(t, routeOf("open", "p", use))
 	poller := inuse.NewEnvoyPoller(inuse.PollerOptions{
 		Registry: usage, Claims: []inuse.Claims{oneClaim{}}, AdminSocket: serveClusters(t, func() {}), Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 		MaxOpen: func(string) int { return 1 }, Filled: func(id string) {
-			if !stamp.Full() {
-				t.Error("told before the stamp says so")
+			if !use.Full() {
+				t.Error("told before the use says so")
 			}
 			cache.Retract(id)
 		},
@@ -94,8 +94,8 @@ func TestFullSandboxLeavesTheTable(t *testing.T) {
 	if err := poller.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if table.routes["open"] || !stamp.Full() {
-		t.Errorf("in the table: %v, full: %v", table.routes["open"], stamp.Full())
+	if table.routes["open"] || !use.Full() {
+		t.Errorf("in the table: %v, full: %v", table.routes["open"], use.Full())
 	}
 }
 
@@ -106,7 +106,7 @@ func (r reaches) Reach(_, pool string) v1alpha1.FirstRequestReach { return r[poo
 // When requests for a pool's sandboxes must show more, or less, its routes leave the
 // table, and those of other pools stay. A change of something else moves nothing.
 func TestReachChangesEmptyTheTable(t *testing.T) {
-	cache, table := showing(t, routeOf("one", "first", new(routecache.Stamp)), routeOf("two", "second", new(routecache.Stamp)))
+	cache, table := showing(t, routeOf("one", "first", new(routecache.ClaimUse)), routeOf("two", "second", new(routecache.ClaimUse)))
 	reach := reaches{"first": v1alpha1.ReachPublic, "second": v1alpha1.ReachPublic}
 	f := &fastPath{index: reach, cache: cache, reach: map[routecache.Pool]v1alpha1.FirstRequestReach{}}
 	change := func(want bool) {

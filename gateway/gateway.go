@@ -178,7 +178,7 @@ func (g *gateway) leave(ctx context.Context, envoyGone bool) {
 		return
 	}
 	told := false
-	if envoyGone && g.drain.openStamped {
+	if envoyGone && g.drain.openNoted {
 		telling, stop := context.WithTimeout(ctx, handOverTimeout)
 		defer stop()
 		err := g.control.HandOver(telling)

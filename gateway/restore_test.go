@@ -63,7 +63,7 @@ func TestARestoredEtcd(t *testing.T) {
 	before := g.index.PodRV()
 	route := func(id string, rv uint64) *routecache.Route {
 		return &routecache.Route{
-			SandboxID: id, ClaimID: "c", PodUID: "p", Addr: netip.MustParseAddr("10.0.0.9"), PodRV: rv, Stamp: g.usage.Stamp(id, "c"),
+			SandboxID: id, ClaimID: "c", PodUID: "p", Addr: netip.MustParseAddr("10.0.0.9"), PodRV: rv, Use: g.usage.ClaimUse(id, "c"),
 		}
 	}
 	if !g.cache.Put(g.cache.Begin("lost"), route("lost", before)) {

@@ -138,7 +138,7 @@ func (w *crowd) route(namespace string, last byte) (id string) {
 	id = newID()
 	r := &routecache.Route{
 		SandboxID: id, Pool: routecache.PoolOf(namespace, "pool"), ClaimID: "claim", PodUID: "uid",
-		Addr: netip.AddrFrom4([4]byte{127, 0, 1, last}), PodRV: 1, Stamp: w.g.usage.Stamp(id, "claim"),
+		Addr: netip.AddrFrom4([4]byte{127, 0, 1, last}), PodRV: 1, Use: w.g.usage.ClaimUse(id, "claim"),
 	}
 	if !w.g.cache.Put(w.g.cache.Begin(id), r) {
 		w.t.Fatal("refused")

@@ -67,7 +67,7 @@ func assemble(o Options) (*gateway, error) {
 	if err := g.assembleRoutes(c, a); err != nil {
 		return nil, err
 	}
-	g.drain.stampOpen = g.poller.Refresh
+	g.drain.noteOpen = g.poller.Refresh
 	if err := g.assembleControl(clientset); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent) er
 	})
 	g.creates.Known(g.index.LastCreate)
 	g.activator = activation.New(activation.Options{
-		Client: c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: g.cache, Stamp: g.usage.Stamp,
+		Client: c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: g.cache, ClaimUse: g.usage.ClaimUse,
 		Ready: g.makeReady, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.own.pauser.Wake,
 		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Timeouts:     g.index.FirstRequestTimeouts, Egress: g.index.FirstRequestEgress, NoStart: g.index.NoStart,

@@ -12,7 +12,7 @@ func filled(n int) (*Cache, []string) {
 	addr := netip.MustParseAddr("10.0.0.0")
 	for _, id := range ids {
 		addr = addr.Next()
-		put(c, &Route{SandboxID: id, Addr: addr, PodRV: 5, Stamp: new(Stamp)})
+		put(c, &Route{SandboxID: id, Addr: addr, PodRV: 5, Use: new(ClaimUse)})
 	}
 	return c, ids
 }
@@ -32,7 +32,7 @@ func TestAllocs(t *testing.T) {
 		t.Errorf("a miss allocates %v times", n)
 	}
 	now := int64(0)
-	s := new(Stamp)
+	s := new(ClaimUse)
 	if n := testing.AllocsPerRun(1000, func() { now++; s.Touch(now) }); n != 0 {
 		t.Errorf("a touch allocates %v times", n)
 	}
@@ -44,11 +44,11 @@ func TestAllocs(t *testing.T) {
 func TestMemoryPerEntry(t *testing.T) {
 	const n, budget, headers = 100_000, 200, 3 * 16
 	ids := numbered("sandbox-", n)
-	stamp := new(Stamp)
+	use := new(ClaimUse)
 	c := New(n + n/2)
 	before := heapInUse()
 	for _, id := range ids {
-		put(c, &Route{SandboxID: id, Addr: netip.MustParseAddr("10.0.0.1"), PodRV: 5, Stamp: stamp})
+		put(c, &Route{SandboxID: id, Addr: netip.MustParseAddr("10.0.0.1"), PodRV: 5, Use: use})
 	}
 	perEntry := float64(heapInUse()-before) / n
 	t.Logf("%.0f bytes per entry, %.0f beyond the key", perEntry, perEntry-headers)

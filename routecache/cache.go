@@ -82,11 +82,11 @@ func (c *Cache) Begin(id string) Token {
 // what was read must not be used, resolve again. A cached route of a newer pod
 // object stays, and Put returns true.
 //
-// Put panics if r has no address or no stamp. r belongs to this cache from then on:
+// Put panics if r has no address or no use. r belongs to this cache from then on:
 // it must not be put into another.
 func (c *Cache) Put(t Token, r *Route) bool {
-	if r.Stamp == nil || !r.Addr.IsValid() {
-		panic("routecache: Put of a route without stamp or address")
+	if r.Use == nil || !r.Addr.IsValid() {
+		panic("routecache: Put of a route without use or address")
 	}
 	s, stripe := c.shard(r.SandboxID)
 	ok := s.put(stripe, t, r, hashAddr(c.seed, r.Addr), &c.refusals)

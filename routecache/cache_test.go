@@ -157,7 +157,7 @@ func TestRange(t *testing.T) {
 
 func TestPutPanics(t *testing.T) {
 	for name, change := range map[string]func(*Route){
-		"no stamp":   func(r *Route) { r.Stamp = nil },
+		"no use":     func(r *Route) { r.Use = nil },
 		"no address": func(r *Route) { r.Addr = netip.Addr{} },
 	} {
 		func() {
@@ -173,8 +173,8 @@ func TestPutPanics(t *testing.T) {
 	}
 }
 
-func TestStampKeepsTheLatest(t *testing.T) {
-	var s Stamp
+func TestClaimUseKeepsTheLatest(t *testing.T) {
+	var s ClaimUse
 	for _, now := range []int64{5, 3, 9, 9, 1} {
 		s.Touch(now)
 	}

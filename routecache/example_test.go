@@ -22,7 +22,7 @@ func Example() {
 	token := cache.Begin("hello") // before the sandbox is read
 	found := &routecache.Route{
 		SandboxID: "hello", Pool: routecache.PoolOf("default", "echo"), ClaimID: "c1", PodUID: "u1",
-		Addr: addr, PodRV: 41, Stamp: &routecache.Stamp{},
+		Addr: addr, PodRV: 41, Use: &routecache.ClaimUse{},
 	}
 	fmt.Println("cached:", cache.Put(token, found))
 

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // testRoute returns a route for the sandbox from a pod object of that age.
 func testRoute(id, addr string, podRV uint64) *Route {
 	return &Route{SandboxID: id, Pool: PoolOf("default", "echo"), ClaimID: "claim-" + id, PodUID: "uid-" + id,
-		Addr: netip.MustParseAddr(addr), PodRV: podRV, Stamp: new(Stamp)}
+		Addr: netip.MustParseAddr(addr), PodRV: podRV, Use: new(ClaimUse)}
 }
 
 // put resolves and puts in one go.

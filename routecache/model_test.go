@@ -91,7 +91,7 @@ func FuzzModel(f *testing.F) {
 					continue
 				}
 				o := opens[int(a)%len(opens)]
-				r := &Route{SandboxID: o.id, ClaimID: "c", Addr: worldAddr(int(a / 64)), PodRV: uint64(b), Stamp: new(Stamp)}
+				r := &Route{SandboxID: o.id, ClaimID: "c", Addr: worldAddr(int(a / 64)), PodRV: uint64(b), Use: new(ClaimUse)}
 				got, want := c.Put(o.token, r), m.put(o.began, r)
 				if got && !want {
 					t.Fatalf("step %d: Put %+v accepted, the model refuses", m.now, r)

@@ -33,8 +33,8 @@ type Route struct {
 	// show: a private one, or one that was made by name. Nil for all others. It is a
 	// pointer to keep an entry within its budget of memory.
 	TokenUID *types.UID
-	// Stamp notes the sandbox's use. Never nil in the cache.
-	Stamp *Stamp
+	// Use notes when the claim was last in use. Never nil in the cache.
+	Use *ClaimUse
 }
 
 // Pool names a pool.
@@ -54,20 +54,20 @@ func (r *Route) InPool() Pool {
 
 // Slot returns the number under which the cache's mirror shows the route; 0 while it does
 // not. Only the cache and its mirror call it, under the lock of the route's shard.
-func (r *Route) Slot() uint32 { return r.Stamp.slot }
+func (r *Route) Slot() uint32 { return r.Use.slot }
 
 // SetSlot keeps that number. Only the mirror calls it, from its methods.
-func (r *Route) SetSlot(n uint32) { r.Stamp.slot = n }
+func (r *Route) SetSlot(n uint32) { r.Use.slot = n }
 
 // Same reports whether both routes stand for the same claim on the same pod.
 func (r *Route) Same(o *Route) bool {
 	return r == o || r.SandboxID == o.SandboxID && r.ClaimID == o.ClaimID && r.PodUID == o.PodUID
 }
 
-// Stamp is the last time at which a sandbox was seen in use, whether its requests are
+// ClaimUse is the last time at which a sandbox was seen in use, whether its requests are
 // held for an idle release, and whether it has as many open as it may. The zero value has
 // never been touched. Safe for concurrent use.
-type Stamp struct {
+type ClaimUse struct {
 	nanos atomic.Int64
 	flags atomic.Uint32
 	// slot is what Route.Slot returns. It can be here, where there is room for it,
@@ -75,13 +75,13 @@ type Stamp struct {
 	slot uint32
 }
 
-// Flags of a Stamp.
+// Flags of a ClaimUse.
 const (
-	stampHolding = 1 << iota
-	stampFull
+	useHolding = 1 << iota
+	useFull
 )
 
-func (s *Stamp) set(flag uint32, on bool) {
+func (s *ClaimUse) set(flag uint32, on bool) {
 	if on {
 		s.flags.Or(flag)
 	} else {
@@ -90,7 +90,7 @@ func (s *Stamp) set(flag uint32, on bool) {
 }
 
 // Touch notes use at now, in Unix nanoseconds. The latest time wins.
-func (s *Stamp) Touch(now int64) {
+func (s *ClaimUse) Touch(now int64) {
 	for {
 		old := s.nanos.Load()
 		if old >= now || s.nanos.CompareAndSwap(old, now) {
@@ -100,21 +100,21 @@ func (s *Stamp) Touch(now int64) {
 }
 
 // Load returns the last touch in Unix nanoseconds, 0 if there was none.
-func (s *Stamp) Load() int64 { return s.nanos.Load() }
+func (s *ClaimUse) Load() int64 { return s.nanos.Load() }
 
 // SetHolding makes handlers wait (true), or lets them go on (false). A handler calls Touch
 // before Holding, and a release calls SetHolding before it loads the last touch: so at least
 // one of the two sees the other.
-func (s *Stamp) SetHolding(holding bool) { s.set(stampHolding, holding) }
+func (s *ClaimUse) SetHolding(holding bool) { s.set(useHolding, holding) }
 
-// Holding reports whether a handler that has touched the stamp must not answer now.
-func (s *Stamp) Holding() bool { return s.flags.Load()&stampHolding != 0 }
+// Holding reports whether a handler that has touched the use must not answer now.
+func (s *ClaimUse) Holding() bool { return s.flags.Load()&useHolding != 0 }
 
 // SetFull says whether the sandbox has as many requests open as it may.
-func (s *Stamp) SetFull(full bool) { s.set(stampFull, full) }
+func (s *ClaimUse) SetFull(full bool) { s.set(useFull, full) }
 
 // Full reports whether further requests are to be refused.
-func (s *Stamp) Full() bool { return s.flags.Load()&stampFull != 0 }
+func (s *ClaimUse) Full() bool { return s.flags.Load()&useFull != 0 }
 
 // Fence forbids routes to Addr that come from a pod object older than RV, because the
 // claim that such an object shows has ended.

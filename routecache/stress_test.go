@@ -132,7 +132,7 @@ func (w *world) handle(addr int, id string) {
 	dawdle(60)
 	if pod != nil && pod.running && worldID(addr, pod.claim) == id {
 		w.put(token, &Route{SandboxID: id, ClaimID: strconv.FormatInt(pod.claim, 10),
-			Addr: worldAddr(addr), PodRV: pod.rv, Stamp: new(Stamp)})
+			Addr: worldAddr(addr), PodRV: pod.rv, Use: new(ClaimUse)})
 	}
 }
 

@@ -49,7 +49,7 @@ var stateNames = [...]string{"unknown", "ended", "no pod", "starting", "running"
 // Answer is what is known of a sandbox. Of an unknown one only State is set.
 type Answer struct {
 	State State
-	// Route is set when Running, and new: the caller may set its Stamp.
+	// Route is set when Running, and new: the caller may set its Use.
 	Route *routecache.Route
 	// UID, Namespace, Env, Pool, Team, Private and Unsecured are the sandbox's.
 	UID                        types.UID

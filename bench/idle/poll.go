@@ -22,9 +22,9 @@ import (
 func poll(ctx context.Context, e *suite.Env) error {
 	before := heap()
 	r := inuse.NewRegistry(nil)
-	all := make([]*routecache.Stamp, e.Objects)
+	all := make([]*routecache.ClaimUse, e.Objects)
 	for i := range all {
-		all[i] = r.Stamp(sandboxID(i), claim(i))
+		all[i] = r.ClaimUse(sandboxID(i), claim(i))
 		all[i].Touch(r.Now())
 	}
 	e.Add(fmt.Sprintf("idle/registry-%d/sandlane/memory", e.Objects), "bytes a claim", "less", (heap()-before)/float64(e.Objects))

@@ -76,8 +76,8 @@ type kind struct {
 	make func(size int) store
 }
 
-// stamp is shared by all routes, since a stamp is a cost of the activity registry.
-var stamp routecache.Stamp
+// use is shared by all routes, since making one is a cost of the activity registry.
+var use routecache.ClaimUse
 
 var pool = routecache.PoolOf(suite.Namespace, "echo")
 
@@ -86,6 +86,6 @@ var pool = routecache.PoolOf(suite.Namespace, "echo")
 func route(id string, i int) *routecache.Route {
 	return &routecache.Route{
 		SandboxID: id, Pool: pool, ClaimID: "00000000-0000-4000-8000-000000000001",
-		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: &stamp,
+		PodUID: "00000000-0000-4000-8000-000000000002", Addr: suite.Address(uint32(i)), PodRV: 1, Use: &use,
 	}
 }

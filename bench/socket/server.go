@@ -37,7 +37,7 @@ func Serve(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 		id, claim := "b"+strconv.Itoa(i), fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
 		r := &routecache.Route{
 			SandboxID: id, Pool: routecache.PoolOf(suite.Namespace, "echo"), ClaimID: claim, PodUID: claim,
-			Addr: suite.Address(uint32(i)), PodRV: 1, Stamp: usage.Stamp(id, claim),
+			Addr: suite.Address(uint32(i)), PodRV: 1, Use: usage.ClaimUse(id, claim),
 		}
 		if !cache.Put(cache.Begin(id), r) {
 			return errors.New("the route cache refuses a route")

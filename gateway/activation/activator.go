@@ -42,7 +42,7 @@ func (r request) endAt() *metav1.Time {
 	return v1alpha1.EndAfter(time.Now(), r.Resume.Lifetime)
 }
 
-// Options of an Activator. Client, Schedulers, Cache and Stamp are required.
+// Options of an Activator. Client, Schedulers, Cache and ClaimUse are required.
 type Options struct {
 	// Client must read from the API server and not from a cache, and not throttle by itself.
 	Client client.Client
@@ -52,8 +52,8 @@ type Options struct {
 	// does not exist. If it is nil, there are no envs.
 	Members func(namespace, env string) []routing.Member
 	Cache   *routecache.Cache
-	// Stamp gets or makes the stamp of a claim.
-	Stamp func(id, claim string) *routecache.Stamp
+	// ClaimUse gets or makes the use of a claim.
+	ClaimUse func(id, claim string) *routecache.ClaimUse
 	// Ready makes a sandbox's pod ready before a route to it is cached. If it is nil, a pod
 	// that runs is ready.
 	Ready Ready

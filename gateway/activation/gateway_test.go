@@ -119,7 +119,7 @@ func (w *world) gateway(c client.Client, opts ...schedule.Option) *gateway {
 	g := &gateway{set: schedule.NewSet(c, opts...), cache: routecache.New(0)}
 	g.Activator = New(Options{
 		Client: c, Schedulers: g.set.Get, Cache: g.cache,
-		Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
+		ClaimUse: func(string, string) *routecache.ClaimUse { return new(routecache.ClaimUse) },
 	})
 	g.set.PoolChanged(w.ns, "pool", true)
 	w.catchUp()

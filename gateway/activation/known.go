@@ -30,7 +30,7 @@ func (act *activation) finishKnown() (done bool, err error) {
 		return false, nil
 	}
 	act.noteStarted()
-	k.Route.Stamp = act.a.o.Stamp(act.ID, k.Route.ClaimID)
+	k.Route.Use = act.a.o.ClaimUse(act.ID, k.Route.ClaimID)
 	err = act.makeReady(token, k.Route, func(ctx context.Context) error { return act.a.o.ReadyKnown(ctx, act.ID, k) })
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ func TestNewRequestsAreReported(t *testing.T) {
 	a := New(Options{
 		Schedulers:   func(string, string) (*schedule.PoolScheduler, bool) { return nil, false },
 		Cache:        routecache.New(0),
-		Stamp:        func(string, string) *routecache.Stamp { return new(routecache.Stamp) },
+		ClaimUse:     func(string, string) *routecache.ClaimUse { return new(routecache.ClaimUse) },
 		OnNewRequest: func(namespace, pool string) { asked = append(asked, namespace+"/"+pool) },
 	})
 	r := routing.Request{ID: "s", Namespace: "ns", Pool: "none", New: true}

@@ -117,7 +117,7 @@ func (act *activation) route(s *v1alpha1.Sandbox, pod *corev1.Pod) *routecache.R
 	r := &routecache.Route{
 		SandboxID: act.ID, Pool: routecache.PoolOf(pod.Namespace, s.Spec.Pool), ClaimID: claimID, PodUID: string(pod.UID),
 		Addr: addr, PodRV: rv, Private: s.Spec.Network.Private,
-		Guarded: v1alpha1.RunsSandboxd(&pod.Spec) && !s.Spec.Network.Unsecured, Stamp: act.a.o.Stamp(act.ID, claimID),
+		Guarded: v1alpha1.RunsSandboxd(&pod.Spec) && !s.Spec.Network.Unsecured, Use: act.a.o.ClaimUse(act.ID, claimID),
 	}
 	if r.Private || !v1alpha1.GeneratedID(act.ID) {
 		r.TokenUID = new(s.UID)

@@ -54,7 +54,7 @@ var sandboxes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resourc
 
 // activationWith returns an activation of a request to make a sandbox, whose calls go to c.
 func activationWith(c client.Client, patience time.Duration) *activation {
-	a := New(Options{Client: c, Cache: routecache.New(0), Stamp: func(string, string) *routecache.Stamp { return new(routecache.Stamp) }})
+	a := New(Options{Client: c, Cache: routecache.New(0), ClaimUse: func(string, string) *routecache.ClaimUse { return new(routecache.ClaimUse) }})
 	return newActivation(a, request{Request: routing.Request{ID: "s", Namespace: "ns", Pool: "pool", New: true, MayClaim: true, Deadline: time.Now().Add(patience)}})
 }
 

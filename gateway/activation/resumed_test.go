@@ -53,8 +53,8 @@ func TestFinishResumed(t *testing.T) {
 		ready := false
 		a := New(Options{
 			Client: c, Cache: routecache.New(10),
-			Stamp: func(string, string) *routecache.Stamp { return &routecache.Stamp{} },
-			Ready: func(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { ready = true; return nil },
+			ClaimUse: func(string, string) *routecache.ClaimUse { return &routecache.ClaimUse{} },
+			Ready:    func(context.Context, *v1alpha1.Sandbox, *corev1.Pod) error { ready = true; return nil },
 		})
 		act := newActivation(a, request{Request: routing.Request{ID: "s", Namespace: "n", Pool: "p", Deadline: time.Now().Add(time.Minute)}})
 		err := act.finishResumed("c", pod)

@@ -59,7 +59,7 @@ func newHeld(t *testing.T) *held {
 		},
 	}).Build()
 	h.Holds = New(inuse.NewRegistry(nil), nil, routecache.New(0), c)
-	h.usage.Stamp("s", "c").Touch(1)
+	h.usage.ClaimUse("s", "c").Touch(1)
 	h.usage.Hold("s", "c", "t")
 	return h
 }

@@ -53,13 +53,13 @@ func serveClusters(t *testing.T, answer func(http.ResponseWriter)) (socket strin
 }
 
 // Prepare holds all, asks Envoy once, and says what is in use: what Envoy has
-// open, what is parked, and what was stamped within its own timeout.
+// open, what is parked, and what was noted within its own timeout.
 func TestPrepare(t *testing.T) {
 	status, polls := http.StatusOK, 0
 	usage := inuse.NewRegistry(nil)
 	socket := serveClusters(t, func(w http.ResponseWriter) {
 		polls++
-		for _, id := range []string{"open", "parked", "stamped", "unused"} {
+		for _, id := range []string{"open", "parked", "noted", "unused"} {
 			if _, held := usage.HeldNow(id, "c"); !held {
 				t.Errorf("%s is not held when Envoy is asked", id)
 			}
@@ -71,21 +71,21 @@ func TestPrepare(t *testing.T) {
 		Registry: usage, Claims: []inuse.Claims{oneClaim{}}, AdminSocket: socket, Tick: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
 	}), routecache.New(0), nil)
 	defer usage.Park("parked")()
-	usage.Stamp("stamped", "c").Touch(usage.Now() - int64(time.Minute))
-	usage.Stamp("unused", "c").Touch(usage.Now() - int64(time.Minute))
+	usage.ClaimUse("noted", "c").Touch(usage.Now() - int64(time.Minute))
+	usage.ClaimUse("unused", "c").Touch(usage.Now() - int64(time.Minute))
 	batch := []controlplane.Release{
 		{SandboxID: "open", ClaimID: "c", Token: "1", Idle: time.Second},
 		{SandboxID: "parked", ClaimID: "c", Token: "2", Idle: time.Second},
-		{SandboxID: "stamped", ClaimID: "c", Token: "3", Idle: time.Hour},
+		{SandboxID: "noted", ClaimID: "c", Token: "3", Idle: time.Hour},
 		{SandboxID: "unused", ClaimID: "c", Token: "4", Idle: time.Second},
 		{SandboxID: "unheard", ClaimID: "c", Token: "5", Idle: time.Second},
 	}
 	inUse, known := r.Prepare(t.Context(), batch)
-	if got := strings.Join(inUse, " "); got != "open parked stamped" || !known || polls != 1 {
+	if got := strings.Join(inUse, " "); got != "open parked noted" || !known || polls != 1 {
 		t.Errorf("in use %q, known %v, %d polls", got, known, polls)
 	}
 	for _, one := range batch {
-		if !usage.Stamp(one.SandboxID, one.ClaimID).Holding() {
+		if !usage.ClaimUse(one.SandboxID, one.ClaimID).Holding() {
 			t.Errorf("%s is not held", one.SandboxID)
 		}
 	}
@@ -99,11 +99,11 @@ func TestPrepare(t *testing.T) {
 // workers, and only then ask what is open. What cannot be waited for is not known.
 func TestPrepareTakesRoutesOutOfTheTable(t *testing.T) {
 	usage := inuse.NewRegistry(nil)
-	stamp := usage.Stamp("unused", "c")
+	use := usage.ClaimUse("unused", "c")
 	cache, table := routecache.New(0), &table{}
 	cache.SetMirror(table)
 	route := &routecache.Route{SandboxID: "unused", ClaimID: "c", PodUID: "u", Pool: routecache.PoolOf("default", "p"),
-		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Stamp: stamp}
+		Addr: netip.MustParseAddr("198.18.0.5"), PodRV: 1, Use: use}
 	if !cache.Put(cache.Begin("unused"), route) {
 		t.Fatal("refused")
 	}
@@ -118,8 +118,8 @@ func TestPrepareTakesRoutesOutOfTheTable(t *testing.T) {
 	if _, known := r.Prepare(t.Context(), batch); !known {
 		t.Error("not known")
 	}
-	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !stamp.Holding() || cache.Get("unused") == nil {
-		t.Errorf("steps %q, held %v", got, stamp.Holding())
+	if got := strings.Join(table.steps, " "); got != "removed waited asked" || !use.Holding() || cache.Get("unused") == nil {
+		t.Errorf("steps %q, held %v", got, use.Holding())
 	}
 	table.wait = errors.New("a worker is stuck")
 	if inUse, known := r.Prepare(t.Context(), batch); known || len(inUse) > 0 {

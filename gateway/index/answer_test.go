@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 	private.UID, private.Spec.Network.Private = "uid-s", true
 	r := decide("s", newSandbox(private), record).Route
 	if r.SandboxID != "s" || r.InPool().Namespace != "ns" || r.ClaimID != "c" || r.PodUID != "uid-p" ||
-		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || !r.Private || r.TokenUID == nil || *r.TokenUID != private.UID || r.Stamp != nil {
+		r.Addr.String() != "10.0.0.1" || r.PodRV != 7 || !r.Private || r.TokenUID == nil || *r.TokenUID != private.UID || r.Use != nil {
 		t.Errorf("route %+v", r)
 	}
 	if a := decide("s", nil, nil); a.State != routing.Unknown {

@@ -130,7 +130,7 @@ func TestEveryInterleaving(t *testing.T) {
 					token := cache.Begin(id)
 					must(t, cache.Fence(t.Context(), []routecache.Fence{over.fence}))
 					r := *r
-					r.Stamp = new(routecache.Stamp)
+					r.Use = new(routecache.ClaimUse)
 					put := cache.Put(token, &r) || cache.Put(cache.Begin(id), &r)
 					if over.claim != r.ClaimID {
 						continue

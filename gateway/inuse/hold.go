@@ -9,12 +9,12 @@ import (
 //
 // While the controller prepares an idle release, the claim's requests are held:
 // Hold, then a look at what is in use (Refresh, InUse), and only then the answer
-// to the controller. A handler touches the stamp, then looks at Held. So a
+// to the controller. A handler touches the use, then looks at Held. So a
 // request is either seen by the look, or waits. A claim has one hold, with the
 // tokens of all its releases under way. Lift takes a token out; the hold ends with
 // its last token or with the claim (ClaimEnded).
 //
-// A request that waits for a live read has no claim to stamp yet, and is not
+// A request that waits for a live read has no claim whose use to note yet, and is not
 // authorised. It is noted by its ID (Resolving) until it is answered: the look sees
 // it, so a release that is prepared meanwhile is called off; reports do not.
 
@@ -40,7 +40,7 @@ type Held struct {
 // Hold makes the claim's requests wait for the end of the release with this
 // token. A claim that has ended needs none.
 func (r *Registry) Hold(id, claim, token string) {
-	stamp := r.Stamp(id, claim)
+	use := r.ClaimUse(id, claim)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.find(id, claim)
@@ -54,7 +54,7 @@ func (r *Registry) Hold(id, claim, token string) {
 		e.hold.tokens = append(e.hold.tokens, token)
 		e.hold.latest = r.now()
 	}
-	stamp.SetHolding(true)
+	use.SetHolding(true)
 }
 
 // Lift says that the releases with these tokens are called off. Call it when
@@ -68,7 +68,7 @@ func (r *Registry) Lift(id, claim string, tokens ...string) {
 	}
 	e.hold.tokens = slices.DeleteFunc(e.hold.tokens, func(t string) bool { return slices.Contains(tokens, t) })
 	if len(e.hold.tokens) == 0 {
-		e.stamp.SetHolding(false)
+		e.use.SetHolding(false)
 		e.lift()
 	}
 }
@@ -85,7 +85,7 @@ func (r *Registry) HeldNow(id, claim string) (Held, bool) {
 }
 
 // InUse reports whether a request of the sandbox is parked or waits for a live read,
-// or the claim was stamped less than within ago. Envoy's counts are in it as of the
+// or the claim was used less than within ago. Envoy's counts are in it as of the
 // last tick.
 func (r *Registry) InUse(id, claim string, within time.Duration) bool {
 	r.catchUp()
@@ -98,7 +98,7 @@ func (r *Registry) InUse(id, claim string, within time.Duration) bool {
 	if e == nil {
 		return false
 	}
-	last := e.stamp.Load()
+	last := e.use.Load()
 	return last != 0 && time.Duration(r.now().UnixNano()-last) < within
 }
 

@@ -18,42 +18,42 @@ func lifted(t *testing.T, h Held) bool {
 
 func TestHoldLastsAsLongAsAnyToken(t *testing.T) {
 	r := NewRegistry(nil)
-	stamp := r.Stamp("a", "c")
-	if _, held := r.HeldNow("a", "c"); held || stamp.Holding() {
+	use := r.ClaimUse("a", "c")
+	if _, held := r.HeldNow("a", "c"); held || use.Holding() {
 		t.Fatal("held by nobody")
 	}
 	r.Hold("a", "c", "t1")
 	h, ok := r.HeldNow("a", "c")
-	if !ok || !stamp.Holding() || len(h.Tokens) != 1 || r.Stamp("a", "other").Holding() {
+	if !ok || !use.Holding() || len(h.Tokens) != 1 || r.ClaimUse("a", "other").Holding() {
 		t.Fatalf("held %+v, %v", h, ok)
 	}
 	r.Hold("a", "c", "t2") // a release begun anew
 	r.Hold("a", "c", "t1") // a watch that is behind shows the one before
 	r.Lift("a", "c", "t1") // and its end
 	r.Lift("a", "c", "unknown")
-	if !stamp.Holding() || lifted(t, h) {
+	if !use.Holding() || lifted(t, h) {
 		t.Fatal("the end of one release undid the hold of another")
 	}
 	r.Lift("a", "c", "t2")
-	if stamp.Holding() || !lifted(t, h) {
+	if use.Holding() || !lifted(t, h) {
 		t.Fatal("still held")
 	}
 	r.Hold("a", "c", "t3")
-	if again, _ := r.HeldNow("a", "c"); !stamp.Holding() || lifted(t, again) {
+	if again, _ := r.HeldNow("a", "c"); !use.Holding() || lifted(t, again) {
 		t.Error("not held anew")
 	}
 }
 
 // A request that waits for a claim that ends goes on, but no later one gets through:
-// the stamp stays held.
+// the use stays held.
 func TestOverEndsAHold(t *testing.T) {
 	r := NewRegistry(nil)
-	stamp := r.Stamp("a", "c")
+	use := r.ClaimUse("a", "c")
 	r.Hold("a", "c", "t")
 	h, _ := r.HeldNow("a", "c")
 	r.ClaimEnded("a", "c")
-	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !stamp.Holding() {
-		t.Errorf("held %v, woken %v, stamp held %v", held, lifted(t, h), stamp.Holding())
+	if _, held := r.HeldNow("a", "c"); held || !lifted(t, h) || !use.Holding() {
+		t.Errorf("held %v, woken %v, use held %v", held, lifted(t, h), use.Holding())
 	}
 	r.Hold("a", "c", "late")
 	if _, held := r.HeldNow("a", "c"); held {
@@ -67,7 +67,7 @@ func TestInUse(t *testing.T) {
 		if r.InUse("a", "c", time.Hour) {
 			t.Error("in use though never touched")
 		}
-		r.Stamp("a", "c").Touch(r.Now())
+		r.ClaimUse("a", "c").Touch(r.Now())
 		time.Sleep(5 * time.Second)
 		for within, want := range map[time.Duration]bool{5 * time.Second: false, 5*time.Second + 1: true} {
 			if got := r.InUse("a", "c", within); got != want {
@@ -116,7 +116,7 @@ func TestResolving(t *testing.T) {
 	}
 	second()
 	want("none", false)
-	if r.Stamp("a", "c").Load() != 0 || len(r.resolving) != 0 {
-		t.Errorf("stamp %d, %d left", r.Stamp("a", "c").Load(), len(r.resolving))
+	if r.ClaimUse("a", "c").Load() != 0 || len(r.resolving) != 0 {
+		t.Errorf("use %d, %d left", r.ClaimUse("a", "c").Load(), len(r.resolving))
 	}
 }

@@ -25,7 +25,7 @@ type Claims interface {
 
 // PollerOptions configure an EnvoyPoller.
 type PollerOptions struct {
-	// Registry is stamped. Required.
+	// Registry is noted as used. Required.
 	Registry *Registry
 	// Claims map addresses to every claim that this gateway may have routed to: the index, and
 	// the route cache, whose routes can be newer than what the watches have shown. Required.
@@ -38,7 +38,7 @@ type PollerOptions struct {
 	// many at a poll is full until a poll shows fewer, or Envoy cannot be read. 0 is no
 	// limit, and so is nil.
 	MaxOpen func(namespace string) int
-	// Filled is called for each sandbox that is full, after its stamp says so. May be
+	// Filled is called for each sandbox that is full, after its use says so. May be
 	// nil.
 	Filled func(id string)
 	// Looking is called just before Envoy is asked, and what it returns with the answer by
@@ -55,7 +55,7 @@ type PollerOptions struct {
 	Log *slog.Logger
 }
 
-// EnvoyPoller stamps what Envoy has open: each tick what is open then, and what
+// EnvoyPoller notes as used what Envoy has open: each tick what is open then, and what
 // was open at the tick before, which may have ended just after it.
 type EnvoyPoller struct {
 	o       PollerOptions
@@ -63,12 +63,12 @@ type EnvoyPoller struct {
 	metrics *metrics
 	// polling is held during a poll: ticks and Refresh.
 	polling sync.Mutex
-	// before are the stamps of what was open at the last tick that read Envoy.
+	// before are the uses of what was open at the last tick that read Envoy.
 	// failing says that the last tick could not. Guarded by polling.
-	before  []*routecache.Stamp
+	before  []*routecache.ClaimUse
 	failing bool
-	// full are the stamps of sandboxes that had MaxOpen open then. Guarded by polling.
-	full []*routecache.Stamp
+	// full are the uses of sandboxes that had MaxOpen open then. Guarded by polling.
+	full []*routecache.ClaimUse
 }
 
 // NewEnvoyPoller returns a poller that has not read anything.
@@ -112,7 +112,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 
 // Refresh is one tick, or a poll in between: it returns nil once what Envoy has
-// open is stamped. Envoy has one tick to answer; the counts hold for two more, in
+// open is noted. Envoy has one tick to answer; the counts hold for two more, in
 // case this process is late itself.
 func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 	p.polling.Lock()
@@ -139,19 +139,19 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 		p.o.Log.Info("reading Envoy's open requests again")
 	}
 	p.failing = false
-	looked(p.stamp(active, connections))
+	looked(p.noteUse(active, connections))
 	p.o.Registry.setKnown(3 * p.o.Tick)
 	p.metrics.polls.Inc()
 	p.metrics.open.Set(float64(len(active)))
 	return nil
 }
 
-// stamp touches what is open, and what was. What was open before an Envoy that
+// noteUse touches what is open, and what was. What was open before an Envoy that
 // could not be read for some ticks is touched too: it may have been all along. It returns how
 // many requests each namespace has, and how many connections without one.
-func (p *EnvoyPoller) stamp(active, connections map[netip.Addr]uint64) (of, spare map[string]int) {
+func (p *EnvoyPoller) noteUse(active, connections map[netip.Addr]uint64) (of, spare map[string]int) {
 	of, spare = map[string]int{}, map[string]int{}
-	var open, full []*routecache.Stamp
+	var open, full []*routecache.ClaimUse
 	var filled []string
 	if len(active)+len(connections) > 0 {
 		var keys []claimKey
@@ -175,7 +175,7 @@ func (p *EnvoyPoller) stamp(active, connections map[netip.Addr]uint64) (of, spar
 			claims.RangeClaims(note)
 		}
 		for i, k := range keys {
-			s := p.o.Registry.Stamp(k.id, k.claim)
+			s := p.o.Registry.ClaimUse(k.id, k.claim)
 			open = append(open, s)
 			if most := p.maxOpen(namespaces[i]); most > 0 && counts[i] >= most {
 				full, filled = append(full, s), append(filled, k.id)
@@ -207,7 +207,7 @@ func (p *EnvoyPoller) maxOpen(namespace string) int {
 }
 
 // fill marks the sandboxes that are full now, and unmarks the others.
-func (p *EnvoyPoller) fill(full []*routecache.Stamp) {
+func (p *EnvoyPoller) fill(full []*routecache.ClaimUse) {
 	for _, s := range p.full {
 		s.SetFull(false) // a request may slip through before it is set again
 	}

@@ -154,13 +154,13 @@ func TestPollMarksFullSandboxes(t *testing.T) {
 	} {
 		envoy.open(tick.status, tick.open...)
 		_ = p.Refresh(t.Context())
-		if gotA, gotB := r.Stamp("a", "1").Full(), r.Stamp("b", "1").Full(); gotA != tick.fullA || gotB != tick.fullB {
+		if gotA, gotB := r.ClaimUse("a", "1").Full(), r.ClaimUse("b", "1").Full(); gotA != tick.fullA || gotB != tick.fullB {
 			t.Errorf("%d %v: full %v, %v; want %v, %v", tick.status, tick.open, gotA, gotB, tick.fullA, tick.fullB)
 		}
 	}
 	o.MaxOpen = nil
 	envoy.open(200, a, a, a, a)
-	if err := NewEnvoyPoller(o).Refresh(t.Context()); err != nil || r.Stamp("a", "1").Full() {
+	if err := NewEnvoyPoller(o).Refresh(t.Context()); err != nil || r.ClaimUse("a", "1").Full() {
 		t.Errorf("full without a limit, %v", err)
 	}
 }
@@ -215,9 +215,9 @@ func BenchmarkPoll(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := NewEnvoyPoller(PollerOptions{Registry: NewRegistry(nil), Claims: []Claims{claims}, AdminSocket: "unused"})
-	b.Run("stamp", func(b *testing.B) {
+	b.Run("use", func(b *testing.B) {
 		for b.Loop() {
-			p.stamp(active, connections)
+			p.noteUse(active, connections)
 		}
 	})
 }

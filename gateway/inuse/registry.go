@@ -10,22 +10,22 @@ import (
 
 // The states of an entry:
 //
-// An entry (sandbox ID, claim ID) comes with Stamp, is untouched until its first
-// touch, and goes with ClaimEnded, for good: a Stamp for a claim that has ended is
+// An entry (sandbox ID, claim ID) comes with ClaimUse, is untouched until its first
+// touch, and goes with ClaimEnded, for good: a ClaimUse for a claim that has ended is
 // detached and never reported. Callers that may come long after the claim's end ask for
 // an entry that is there already (Existing). The Registry's mutex guards the entries and
-// what is parked; stamps are touched without it.
+// what is parked; uses are touched without it.
 
 // maxEnded is how many ended claims are remembered, so that a resolve that comes late
 // does not bring back an entry that nothing would remove.
 const maxEnded = 4096
 
-// Registry holds the stamps of this gateway. It is extproc.Activity and
+// Registry holds the uses of this gateway. It is extproc.Activity and
 // controlplane.ActivitySource. Safe for concurrent use.
 type Registry struct {
 	now      func() time.Time
 	instance string
-	// before is called before stamps are read; nil for nothing.
+	// before is called before uses are read; nil for nothing.
 	before func()
 	index  ClaimIndex
 
@@ -55,8 +55,8 @@ type entry struct {
 	id, claim string
 	next      *entry
 	index     int // in all
-	stamp     routecache.Stamp
-	// reported is the stamp's value in the last report, changed the cursor of the
+	use       routecache.ClaimUse
+	// reported is the use's value in the last report, changed the cursor of the
 	// report that first had it. Values are compared, not times: so a touch that read
 	// the clock before a report and wrote after it is reported too.
 	reported int64
@@ -74,7 +74,7 @@ type sighting struct {
 
 // Monotonic returns a clock that begins at the present time and then follows the
 // machine's monotonic one: steps of the wall clock do not change ages. Code that
-// touches a registry's stamps must use the registry's clock.
+// touches a registry's uses must use the registry's clock.
 func Monotonic() func() time.Time {
 	start := time.Now()
 	return func() time.Time { return start.Add(time.Since(start)) }
@@ -92,7 +92,7 @@ func NewRegistry(now func() time.Time) *Registry {
 	}
 }
 
-// Before sets the function that is called whenever stamps are about to be read: it touches
+// Before sets the function that is called whenever uses are about to be read: it touches
 // those whose use is noted elsewhere (in Envoy's table). Set it before the registry is
 // used.
 func (r *Registry) Before(f func()) { r.before = f }
@@ -108,15 +108,15 @@ func (r *Registry) catchUp() {
 	}
 }
 
-// Now returns the registry's time, in the unit of stamps.
+// Now returns the registry's time, in the unit of uses.
 func (r *Registry) Now() int64 { return r.now().UnixNano() }
 
-// Stamp returns the stamp of a claim, a new and untouched one at first.
-func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
+// ClaimUse returns the use of a claim, a new and untouched one at first.
+func (r *Registry) ClaimUse(id, claim string) *routecache.ClaimUse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.find(id, claim); e != nil {
-		return &e.stamp
+		return &e.use
 	}
 	e := &entry{id: id, claim: claim}
 	if _, ended := r.ended[claimKey{id, claim}]; !ended {
@@ -124,16 +124,16 @@ func (r *Registry) Stamp(id, claim string) *routecache.Stamp {
 		r.entries[id] = e
 		r.all = append(r.all, e)
 	}
-	return &e.stamp
+	return &e.use
 }
 
-// Existing returns the stamp of a claim that has an entry; nil if it has none, as after
+// Existing returns the use of a claim that has an entry; nil if it has none, as after
 // its end.
-func (r *Registry) Existing(id, claim string) *routecache.Stamp {
+func (r *Registry) Existing(id, claim string) *routecache.ClaimUse {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.find(id, claim); e != nil {
-		return &e.stamp
+		return &e.use
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (r *Registry) Park(id string) (unpark func()) {
 	return sync.OnceFunc(func() { r.unpark(id) })
 }
 
-// unpark leaves the sandbox's claims stamped: their idle time begins now.
+// unpark notes the use of the sandbox's claims: their idle time begins now.
 func (r *Registry) unpark(id string) {
 	now := r.Now()
 	r.mu.Lock()
@@ -156,13 +156,13 @@ func (r *Registry) unpark(id string) {
 		delete(r.parked, id)
 	}
 	for e := r.entries[id]; e != nil; e = e.next {
-		e.stamp.Touch(now)
+		e.use.Touch(now)
 	}
 }
 
 // Resolving says that a request for the sandbox waits for a live read. Until resolved
 // is called InUse says yes; the request is not use by itself, so no report shows it
-// and nothing is stamped. Further calls of resolved do nothing.
+// and nothing is noted. Further calls of resolved do nothing.
 func (r *Registry) Resolving(id string) (resolved func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +213,7 @@ func (r *Registry) remove(key claimKey) {
 		delete(r.entries, key.id)
 	}
 	if e.hold != nil {
-		e.lift() // the stamp stays held: no request is to be answered for a claim that has ended
+		e.lift() // the use stays held: no request is to be answered for a claim that has ended
 	}
 	last := r.all[len(r.all)-1]
 	last.index = e.index

@@ -64,7 +64,7 @@ func TestLastActive(t *testing.T) {
 		}
 	}
 	want("empty", "")
-	a, b := r.Stamp("a", "1"), r.Stamp("b", "1")
+	a, b := r.ClaimUse("a", "1"), r.ClaimUse("b", "1")
 	want("untouched", "")
 	a.Touch(r.Now())
 	now.step(2 * time.Second)
@@ -72,8 +72,8 @@ func TestLastActive(t *testing.T) {
 	want("both", "a/1 2s, b/1 0s")
 	want("nothing new", "")
 	now.step(time.Second)
-	if r.Stamp("a", "1") != a {
-		t.Error("a second stamp for one claim")
+	if r.ClaimUse("a", "1") != a {
+		t.Error("a second use for one claim")
 	}
 	a.Touch(r.Now())
 	want("one", "a/1 0s")
@@ -95,7 +95,7 @@ func TestLastActive(t *testing.T) {
 func TestSinceSeesLateTouches(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
-	s := r.Stamp("a", "1")
+	s := r.ClaimUse("a", "1")
 	read := r.Now()
 	now.step(time.Second)
 	cursor := r.LastActive(0).Cursor
@@ -110,7 +110,7 @@ func TestSinceSeesLateTouches(t *testing.T) {
 func TestSinceForTwoReaders(t *testing.T) {
 	now := newNow()
 	r := NewRegistry(now.Now)
-	s := r.Stamp("a", "1")
+	s := r.ClaimUse("a", "1")
 	one, two := r.LastActive(0).Cursor, r.LastActive(0).Cursor
 	s.Touch(r.Now())
 	if got := lines(r.LastActive(one)); got != "a/1 0s" {
@@ -133,8 +133,8 @@ func TestPark(t *testing.T) {
 		}
 		cursor = report.Cursor
 	}
-	r.Stamp("a", "1").Touch(r.Now())
-	r.Stamp("a", "2")
+	r.ClaimUse("a", "1").Touch(r.Now())
+	r.ClaimUse("a", "2")
 	now.step(time.Hour)
 	if got := lines(r.LastActive(cursor)); got != "a/1 0s, a/2 0s" {
 		t.Errorf("parked with claims: %q", got)
@@ -159,7 +159,7 @@ func TestPark(t *testing.T) {
 func TestOver(t *testing.T) {
 	r := NewRegistry(newNow().Now)
 	for _, claim := range []string{"1", "2", "3"} {
-		r.Stamp("a", claim).Touch(r.Now())
+		r.ClaimUse("a", claim).Touch(r.Now())
 	}
 	r.ClaimEnded("a", "2")
 	if got := lines(r.LastActive(0)); got != "a/1 0s, a/3 0s" {
@@ -172,8 +172,8 @@ func TestOver(t *testing.T) {
 		t.Errorf("two over: %q", got)
 	}
 	// A resolve that comes late does not bring a claim back.
-	r.Stamp("a", "3").Touch(r.Now())
-	r.Stamp("b", "1").Touch(r.Now())
+	r.ClaimUse("a", "3").Touch(r.Now())
+	r.ClaimUse("b", "1").Touch(r.Now())
 	if got := lines(r.LastActive(0)); got != "a/1 0s" {
 		t.Errorf("a claim that is over came back: %q", got)
 	}
@@ -198,7 +198,7 @@ func TestMonotonic(t *testing.T) {
 	}
 }
 
-// Whatever the order was, every claim that is not over is there, once and stamped,
+// Whatever the order was, every claim that is not over is there, once and noted,
 // and nothing else is.
 func TestConcurrentUse(t *testing.T) {
 	const users, ids, rounds, kept = 4, 7, 1000, 10
@@ -209,7 +209,7 @@ func TestConcurrentUse(t *testing.T) {
 		all.Go(func() {
 			for i := range rounds {
 				id, claim := name(g, i)
-				r.Stamp(id, claim).Touch(r.Now())
+				r.ClaimUse(id, claim).Touch(r.Now())
 				r.Park(id)()
 				if i%5 == 0 {
 					r.LastActive(0)
@@ -217,7 +217,7 @@ func TestConcurrentUse(t *testing.T) {
 				if i >= kept {
 					id, claim := name(g, i-kept)
 					r.ClaimEnded(id, claim)
-					r.Stamp(id, claim).Touch(r.Now()) // late
+					r.ClaimUse(id, claim).Touch(r.Now()) // late
 				}
 			}
 		})
@@ -252,16 +252,16 @@ func TestConcurrentUse(t *testing.T) {
 func BenchmarkLastActive(b *testing.B) {
 	const claims = 100_000
 	r := NewRegistry(nil)
-	stamps := make([]interface{ Touch(int64) }, claims)
-	for i := range stamps {
-		stamps[i] = r.Stamp(fmt.Sprintf("i%020d", i), fmt.Sprintf("c%020d", i))
+	uses := make([]interface{ Touch(int64) }, claims)
+	for i := range uses {
+		uses[i] = r.ClaimUse(fmt.Sprintf("i%020d", i), fmt.Sprintf("c%020d", i))
 	}
 	cursor := r.LastActive(0).Cursor
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		now := r.Now()
 		for i := range claims / 100 {
-			stamps[(i*100+n)%claims].Touch(now)
+			uses[(i*100+n)%claims].Touch(now)
 		}
 		report := r.LastActive(cursor)
 		if len(report.Entries) != claims/100 {

@@ -17,7 +17,7 @@ func (r *Registry) Remember(seen []controlplane.Sighting, used []controlplane.Ac
 	}
 	for _, a := range used {
 		if r.index.Resolve(a.SandboxID).State != routing.Ended {
-			r.Stamp(a.SandboxID, a.ClaimID).Touch(r.Now() - max(a.Age, 0).Nanoseconds())
+			r.ClaimUse(a.SandboxID, a.ClaimID).Touch(r.Now() - max(a.Age, 0).Nanoseconds())
 		}
 	}
 }
@@ -27,7 +27,7 @@ func (r *Registry) Remember(seen []controlplane.Sighting, used []controlplane.Ac
 // those. A claim that has ended is left out.
 func (r *Registry) rememberSeen(s controlplane.Sighting) {
 	at := r.Now() - max(s.Age, 0).Nanoseconds()
-	r.Stamp(s.SandboxID, s.ClaimID) // so that it has an entry
+	r.ClaimUse(s.SandboxID, s.ClaimID) // so that it has an entry
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.find(s.SandboxID, s.ClaimID)

@@ -28,7 +28,7 @@ func (r *Registry) LastActive(cursor uint64) controlplane.ActivityReport {
 	report := controlplane.ActivityReport{Source: r.instance, Cursor: r.cursor, Known: now.Before(r.known)}
 	nanos := now.UnixNano()
 	for _, e := range r.all {
-		last := e.stamp.Load()
+		last := e.use.Load()
 		if last != e.reported {
 			e.reported, e.changed = last, r.cursor
 		}

@@ -19,19 +19,19 @@ func (noIndex) Synced() bool                  { return false }
 func (noIndex) Resolve(string) routing.Answer { return routing.Answer{} }
 
 // StreamEnded notes that the claim was in use until then. Envoy's times are of the wall clock and
-// stamps are of the registry's clock, so StreamEnded subtracts the age of `at` from the latter.
+// uses are of the registry's clock, so StreamEnded subtracts the age of `at` from the latter.
 //
 // Envoy may report a stream long after its claim has ended, when the registry has
 // forgotten that: a new entry would then stay for good. So an entry is made only for a
 // claim that may live, such as that of a stream which began under the process before
 // this one.
 func (r *Registry) StreamEnded(id, claim string, at time.Time) {
-	stamp := r.Existing(id, claim)
-	if stamp == nil && r.mayLive(id, claim) {
-		stamp = r.Stamp(id, claim)
+	use := r.Existing(id, claim)
+	if use == nil && r.mayLive(id, claim) {
+		use = r.ClaimUse(id, claim)
 	}
-	if stamp != nil {
-		stamp.Touch(r.Now() - max(time.Since(at), 0).Nanoseconds())
+	if use != nil {
+		use.Touch(r.Now() - max(time.Since(at), 0).Nanoseconds())
 	}
 }
 

@@ -32,7 +32,7 @@ func TestStreamThatOutlivedItsClaimLeavesNothing(t *testing.T) {
 	u := registryOf(known)
 	id := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range claims {
-		u.Stamp(id(i), "c").Touch(u.Now())
+		u.ClaimUse(id(i), "c").Touch(u.Now())
 		u.ClaimEnded(id(i), "c")
 		switch i % 3 { // its record stays, it has another claim by now, or it is forgotten
 		case 0:

@@ -213,7 +213,7 @@ func TestAnotherClaim(t *testing.T) {
 	}
 }
 
-// TestShortTimeoutsWaitForTheGateways: a silent connection's last stamp may be
+// TestShortTimeoutsWaitForTheGateways: a silent connection's last use may be
 // almost four ticks old.
 func TestShortTimeoutsWaitForTheGateways(t *testing.T) {
 	g := &gateways{at: nobody}

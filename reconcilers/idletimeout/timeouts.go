@@ -13,9 +13,9 @@ import (
 )
 
 // leastIdle is the shortest idle timeout that is kept: four of the gateways'
-// ticks of a second. A connection that is open and silent is stamped once a tick,
+// ticks of a second. A connection that is open and silent is noted as use once a tick,
 // an answer of Envoy's later, and what a gateway reports counts as known for three
-// ticks: the stamp of a sandbox in use can be that old.
+// ticks: the use of a sandbox in use can be that old.
 const leastIdle = 4 * time.Second
 
 // timeouts looks up the timeouts of sandboxes, each pool once. It serves one

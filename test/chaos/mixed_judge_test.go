@@ -22,8 +22,8 @@ const (
 	// sweepLimit is how long a claimed pod that no sandbox names may live: two sweeps a
 	// minute apart, and its end.
 	sweepLimit = 150 * time.Second
-	// stampAge is how old the stamp of an open connection can be: two ticks.
-	stampAge = 2 * time.Second
+	// useAge is how old the use of an open connection can be: two ticks.
+	useAge = 2 * time.Second
 )
 
 // served checks that every gateway serves every sandbox of a user, now that no process is
@@ -199,7 +199,7 @@ func (m *mixture) cutShort() (out []string) {
 	for _, s := range m.opened {
 		for _, c := range record.Claims(s.id) {
 			if c.Reason != v1alpha1.EndIdleTimeout || c.Ended.Add(time.Second).Before(s.opened) ||
-				!c.Ended.Add(time.Second+stampAge).Before(s.closed.Add(mixedIdle)) {
+				!c.Ended.Add(time.Second+useAge).Before(s.closed.Add(mixedIdle)) {
 				continue
 			}
 			given := slices.ContainsFunc(m.faults.away, func(a absence) bool {

@@ -12,10 +12,10 @@ import (
 // JudgeRelease returns why the claim that gave an answer must not have been
 // released for idleness, or nil. Call it when the watches have caught up.
 //
-// The gateway stamped the claim after the request began, by the clock of this
+// The gateway noted the use after the request began, by the clock of this
 // machine, which is everybody's. The controller decided to end it before the
 // second after the one that spec.end.at names, and may do so only if the last
-// stamp is older than the idle timeout. So a request that began less than the
+// use is older than the idle timeout. So a request that began less than the
 // timeout before that moment, or later, was overlooked. Of a request that began
 // within the second before, the history cannot tell: the time of the end is cut
 // off to the second.
