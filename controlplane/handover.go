@@ -57,7 +57,7 @@ func (h *handOver) received(source string, value uint64) {
 
 // HandOver says in each answer from now on that it is the last, and returns nil when a
 // controller has one. Call it when nothing is in use here any more and nothing will be:
-// Envoy is gone, all that it had open is noted, and no request is answered.
+// Envoy is gone, all that it had open is noted as used, and no request is answered.
 func (s *Server) HandOver(ctx context.Context) error {
 	s.last.mu.Lock()
 	s.last.telling = true

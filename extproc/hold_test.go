@@ -141,7 +141,7 @@ func TestNoRequestSlipsBetweenHoldAndLook(t *testing.T) {
 }
 
 // A sandbox that has as many requests open as it may gets no further one, and is not
-// noted by it; when it has fewer it is reached again.
+// noted as used by it; when it has fewer it is reached again.
 func TestFullSandbox(t *testing.T) {
 	f := newFixture(t)
 	r := testRoute("a")

@@ -25,7 +25,7 @@ const quitTimeout = 5 * time.Second
 //	          takes new ones for DrainDelay more; then it stops listening. It ends
 //	          when nothing is open any more, when DrainGrace is over, when
 //	          told to stop at once, or when Envoy is gone. Then what Envoy has open is
-//	          noted, every request is refused from here on, and Envoy is told to
+//	          noted as used, every request is refused from here on, and Envoy is told to
 //	          quit, with what is still open: after the lease is deleted no gateway
 //	          could say that it is in use. Another Envoy that is started
 //	          meanwhile, as a kubelet does, gets no route.
@@ -112,7 +112,7 @@ func (d *drain) envoy(failed context.Context) (gone bool) {
 }
 
 // sendAway drains Envoy until the grace ends or a part of the gateway fails, and reports
-// whether what is open then is noted.
+// whether what is open then is noted as used.
 func (d *drain) sendAway(failed context.Context) (noted bool) {
 	ctx, cancel := context.WithTimeout(failed, d.grace)
 	defer cancel()

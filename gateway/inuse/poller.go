@@ -112,7 +112,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 
 // Refresh is one tick, or a poll in between: it returns nil once what Envoy has
-// open is noted. Envoy has one tick to answer; the counts hold for two more, in
+// open is noted as used. Envoy has one tick to answer; the counts hold for two more, in
 // case this process is late itself.
 func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 	p.polling.Lock()

@@ -162,7 +162,7 @@ func (r *Registry) unpark(id string) {
 
 // Resolving says that a request for the sandbox waits for a live read. Until resolved
 // is called InUse says yes; the request is not use by itself, so no report shows it
-// and nothing is noted. Further calls of resolved do nothing.
+// and no use is noted. Further calls of resolved do nothing.
 func (r *Registry) Resolving(id string) (resolved func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
