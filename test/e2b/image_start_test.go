@@ -16,7 +16,7 @@ import (
 // Twenty pods of an image that the local node has start within one and a half times what twenty of
 // local/base take.
 func TestPodsOfAnImageStartAsFast(t *testing.T) {
-	const pods, rounds, most = 20, 2, 1.5
+	const pods, rounds, most = 20, 5, 1.5
 	bare := newLayer(t)
 	bare.add(tar.Header{Name: "srv/echo", Typeflag: tar.TypeReg, Mode: 0o755}, echoServer(t))
 	image := bare.push(v1.Config{})
@@ -47,16 +47,13 @@ func TestPodsOfAnImageStartAsFast(t *testing.T) {
 		return took
 	}
 	t.Logf("the first pod of the image was ready after %v", start("first", ofImage, 1))
-	fastest := map[string]time.Duration{}
+	var ofBase, ofImages time.Duration // of all rounds, since one round differs from the next by a fifth
 	for range rounds {
-		for name, spec := range map[string]*v1alpha1.SandboxPoolSpec{"base": &base.Spec, "image": ofImage} {
-			if took := start(name, spec, pods); fastest[name] == 0 || took < fastest[name] {
-				fastest[name] = took
-			}
-		}
+		ofBase += start("base", &base.Spec, pods)
+		ofImages += start("image", ofImage, pods)
 	}
-	t.Logf("%d pods: of local/base %v, of the image %v", pods, fastest["base"], fastest["image"])
-	if fastest["image"].Seconds() > most*fastest["base"].Seconds() {
-		t.Errorf("pods of the image take %.2f times as long, want %v at most", fastest["image"].Seconds()/fastest["base"].Seconds(), most)
+	t.Logf("%d pods, on average: of local/base %v, of the image %v", pods, ofBase/rounds, ofImages/rounds)
+	if ratio := ofImages.Seconds() / ofBase.Seconds(); ratio > most {
+		t.Errorf("pods of the image take %.2f times as long, want %v at most", ratio, most)
 	}
 }
