@@ -120,8 +120,8 @@ func seedOffset(seed uint64) float64 {
 
 // setPickOffset tells this gateway that it is number index of `of` gateways, and so its pick
 // offset: all begin at equal distances, the first at the oldest pod and the last at the newest.
-// Each takes pods on both sides of its offset in proportion, so gateways that claim equally many never reach for one pod. A gateway
-// alone takes the oldest first.
+// Each takes pods on both sides of its offset in proportion, so gateways that claim equally
+// many never reach for one pod. A gateway alone takes the oldest first.
 func (s *PoolScheduler) setPickOffset(index, of int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

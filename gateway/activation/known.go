@@ -7,6 +7,12 @@ import (
 	"github.com/sandlane/sandlane/routing"
 )
 
+// finishKnown finishes the activation without a read, if this gateway knows a pod that runs
+// the sandbox; done is false if the sandbox must be read, as one that is to be resumed must:
+// the pod that is known of it is that of before its pause. The watches may be late: as for
+// every route, the cache refuses the known one if it may be outdated, before each try and
+// at the end.
+//
 // What a gateway knows from its own watches of a sandbox whose pod runs (Options.Known) is
 // enough to make the pod ready and to route to it while the API server does not answer, and
 // spares a gateway that has just started one read for each sandbox. It counts for requests that
@@ -14,12 +20,6 @@ import (
 //
 // Gateway and controller stay while there is no API server, since a process that ends is
 // restarted after ever longer pauses; a first request waits as long as for a pod, then gets 503.
-
-// finishKnown finishes the activation without a read, if this gateway knows a pod that runs
-// the sandbox; done is false if the sandbox must be read, as one that is to be resumed must:
-// the pod that is known of it is that of before its pause. The watches may be late: as for
-// every route, the cache refuses the known one if it may be outdated, before each try and
-// at the end.
 func (act *activation) finishKnown() (done bool, err error) {
 	if act.New || act.Resume.UID != "" || act.a.o.Known == nil {
 		return false, nil

@@ -10,6 +10,7 @@
 // index and live until their claim is over; the route cache only points at them,
 // so an evicted route loses nothing.
 //
-// report.go says when nothing is known, streams.go which claim a late report of Envoy is for, hold.go how requests are held while a release is
-// prepared, registry.go what states an entry has.
+// report.go says when nothing is known, streams.go which claim a late report of Envoy is for,
+// hold.go how requests are held while a release is prepared, registry.go what states an entry
+// has.
 package inuse

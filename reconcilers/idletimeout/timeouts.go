@@ -13,7 +13,7 @@ import (
 )
 
 // leastIdle is the shortest idle timeout that is kept: four of the gateways'
-// ticks of a second. A connection that is open and silent is noted as use once a tick,
+// ticks of a second. A connection that is open and silent is noted as used once a tick,
 // an answer of Envoy's later, and what a gateway reports counts as known for three
 // ticks: the use of a sandbox in use can be that old.
 const leastIdle = 4 * time.Second

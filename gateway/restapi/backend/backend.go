@@ -33,26 +33,24 @@ import (
 // pages use too (see List). The index would have to keep all metadata for that, and would
 // not show a sandbox that another gateway made a moment ago.
 type Backend struct {
-	api             client.Client
-	pods            kubernetes.Interface // for logs
-	index           *index.Index
-	live            *index.Live
-	cache           *routecache.Cache
-	ended           Endings
-	activator       *activation.Activator
-	wait            func(namespace, id string) (leave func(), err error)
-	agent           Agent
-	callable        sandboxdclient.Pods
-	pauser          Pauser
-	snapshots       *files.Snapshots                                                       // Options.Snapshots
-	restores        bool                                                                   // this gateway can restore sandboxes that hibernate
-	reserveForPause func(ctx context.Context, s *v1alpha1.Sandbox) (end func(), err error) // makes room for the files of one more; nil without snapshots
-	rehibernate     func(ctx context.Context, s *v1alpha1.Sandbox) error                   // Options.Rehibernate
-	node            *NodeSize
-	closed          egress.Closed
-	system          string
-	publicKeys      func(context.Context) (*keys.Public, error)
-	log             *slog.Logger
+	api         client.Client
+	pods        kubernetes.Interface // for logs
+	index       *index.Index
+	live        *index.Live
+	cache       *routecache.Cache
+	ended       Endings
+	activator   *activation.Activator
+	wait        func(namespace, id string) (leave func(), err error)
+	agent       Agent
+	callable    sandboxdclient.Pods
+	pauser      Pauser
+	snapshots   *files.Snapshots                                     // nil: no sandbox hibernates here
+	rehibernate func(ctx context.Context, s *v1alpha1.Sandbox) error // Options.Rehibernate
+	node        *NodeSize
+	closed      egress.Closed
+	system      string
+	publicKeys  func(context.Context) (*keys.Public, error)
+	log         *slog.Logger
 
 	lists lists
 	kept  keptLists
@@ -70,11 +68,8 @@ var _ restapi.Sandboxes = (*Backend)(nil)
 func New(o Options) *Backend {
 	x := &Backend{
 		api: o.API, pods: o.Pods, index: o.Index, live: o.Live, cache: o.Cache, ended: o.Endings, activator: o.Activation, wait: o.Wait,
-		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, snapshots: o.Snapshots, restores: o.Snapshots != nil, rehibernate: o.Rehibernate, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
+		agent: o.Agent, callable: sandboxdclient.NewPods(o.API, o.Cache), pauser: o.Pauser, snapshots: o.Snapshots, rehibernate: o.Rehibernate, node: o.Node, closed: o.Closed, system: o.SystemNamespace, publicKeys: o.PublicKeys, log: o.Log,
 		logLimit: rate.Sometimes{Interval: time.Second},
-	}
-	if o.Snapshots != nil {
-		x.reserveForPause = o.Snapshots.ReserveForPause
 	}
 	x.undos.ctx, x.undos.cancel = context.WithCancel(context.Background())
 	return x

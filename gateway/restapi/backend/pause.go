@@ -59,8 +59,8 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 	if err != nil {
 		return err
 	}
-	if mode == v1alpha1.PauseHibernate && x.reserveForPause != nil {
-		end, err := x.reserveForPause(ctx, s)
+	if mode == v1alpha1.PauseHibernate {
+		end, err := x.snapshots.ReserveForPause(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (x *Backend) pauseOnce(ctx context.Context, s *v1alpha1.Sandbox, mode v1alp
 func (x *Backend) mayPause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (giveBack func(), err error) {
 	pool, _ := x.index.Pool(s.Spec.Namespace, s.Spec.Pool)
 	switch {
-	case mode == v1alpha1.PauseHibernate && !x.restores:
+	case mode == v1alpha1.PauseHibernate && x.snapshots == nil:
 		return nil, restapi.ErrNoStore
 	case v1alpha1.AllowsPause(pool.Spec, mode):
 	case mode == v1alpha1.PauseHibernate:
@@ -132,7 +132,7 @@ func (x *Backend) resume(ctx context.Context, namespace, id string, timeout time
 			return restapi.Sandbox{}, false, err
 		}
 		switch hibernates := s.Spec.Restore != nil; {
-		case hibernates && !x.restores:
+		case hibernates && x.snapshots == nil:
 			return restapi.Sandbox{}, false, fmt.Errorf("resume sandbox %s: %w", id, restapi.ErrNoStore)
 		case hibernates:
 			if err := x.restoreNow(ctx, s, timeout); err != nil {
