@@ -20,17 +20,16 @@ import (
 const longStream = 1000
 
 // accessLogs tells the gateway of requests that met a pod that is gone, of the ends of
-// long streams, and of errors that no pod answered, but for those of too many requests of
-// an address: telling would cost what refusing saves. A record carries ExtProc's metadata,
-// or the module's, and the ID that an error's answer has.
+// long streams, and of errors that Envoy or ExtProc answered, but for those of too many
+// requests of an address: telling would cost what refusing saves. A record carries
+// ExtProc's metadata, or the module's, and the ID that an error's answer has.
 func accessLogs() []*accesslogv3.AccessLog {
 	return []*accesslogv3.AccessLog{{
 		Name: "envoy.access_loggers.http_grpc",
 		Filter: anyOf(
 			responseFlags("UF", "UC", "UH"),
-			hasMetadata(extproc.MetadataBroken, anyValue),
 			hasMetadata(extproc.MetadataFinal, anyValue),
-			allOf(lacksMetadata(extproc.MetadataSandboxID), statusFrom(400), compareStatus(accesslogv3.ComparisonFilter_NE, 429, "sandlane.access_log_not_rate")),
+			allOf(statusFrom(400), compareStatus(accesslogv3.ComparisonFilter_NE, 429, "sandlane.access_log_not_rate"), expression(`response.code_details != "via_upstream"`)),
 			&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_DurationFilter{
 				DurationFilter: &accesslogv3.DurationFilter{Comparison: atLeast(longStream, "sandlane.long_stream_ms")},
 			}},

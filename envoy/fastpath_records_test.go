@@ -20,7 +20,8 @@ import (
 
 // What a hit is known by later is what ExtProc would have set: in the answer for a pod
 // that is not reached, and in the records that the gateway gets, which drop the route of a
-// pod that is gone, and note the end of a long stream as use.
+// pod that is gone, and note the end of a long stream as use. An error that a pod itself
+// answers leaves no record.
 func TestFastPathLeavesItsMetadata(t *testing.T) {
 	t.Parallel()
 	f := startFastWorld(t)
@@ -31,6 +32,10 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 	pod := listenAt(t, "127.0.0.1:0")
 	serveOn(t, pod, func(rw http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case podsOwnError:
+			rw.Header().Set("Connection", "close") // so that no later request is repeated
+			rw.WriteHeader(http.StatusNotFound)
+			return
 		case "/no-answer":
 			panic(http.ErrAbortHandler)
 		case "/upgraded":
@@ -89,6 +94,9 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return resp, string(body), errors.Join(err, resp.Body.Close())
 	}
+	if resp, _, err := ask(at, podsOwnError); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("an error that a pod answers: %v, %v", resp, err)
+	}
 	for _, tc := range []struct {
 		path, port string
 		flagged    func(*dataaccesslogv3.ResponseFlags) bool
@@ -127,13 +135,20 @@ func TestFastPathLeavesItsMetadata(t *testing.T) {
 	}
 }
 
-// record returns the record of a request for this path.
+// podsOwnError is the path of a request whose error a pod answers.
+const podsOwnError = "/not-found"
+
+// record returns the record of a request for this path, and fails the test at one of
+// podsOwnError: an Envoy sends its records within a second.
 func (f *fastWorld) record(t *testing.T, path string) *dataaccesslogv3.AccessLogCommon {
 	t.Helper()
 	for end := time.After(20 * time.Second); ; {
 		select {
 		case m := <-f.gateway.logs:
 			for _, entry := range m.GetHttpLogs().GetLogEntry() {
+				if entry.GetRequest().GetPath() == podsOwnError {
+					t.Error("a record of an error that a pod answered")
+				}
 				if entry.GetRequest().GetPath() == path {
 					return entry.GetCommonProperties()
 				}

@@ -140,14 +140,6 @@ func namedByClient() *accesslogv3.AccessLogFilter {
 
 var anyValue = &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}
 
-// lacksMetadata matches requests for which ExtProc did not set a key.
-func lacksMetadata(key string) *accesslogv3.AccessLogFilter {
-	f := hasMetadata(key, anyValue)
-	f.GetMetadataFilter().Matcher.Invert = true
-	f.GetMetadataFilter().MatchIfKeyNotFound = wrapperspb.Bool(true)
-	return f
-}
-
 // hasMetadata matches requests for which ExtProc set a key to such a value.
 func hasMetadata(key string, value *matcherv3.ValueMatcher) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_MetadataFilter{
