@@ -136,7 +136,7 @@ func (a *activity) settle(gateways []Gateway) {
 func (r remembered) covers(gateways []Gateway) bool {
 	var there []string
 	for _, g := range gateways {
-		key := rosterKey(g)
+		key := processKey(g)
 		if there = append(there, key); !g.First && !slices.Contains(r.counts, key) {
 			return false
 		}
@@ -144,8 +144,8 @@ func (r remembered) covers(gateways []Gateway) bool {
 	return !slices.ContainsFunc(r.counts, func(key string) bool { return !slices.Contains(there, key) })
 }
 
-// rosterKey names a process: its memory is lost with it.
-func rosterKey(g Gateway) string { return g.Name + "/" + g.Holder.Instance }
+// processKey names a process: its memory is lost with it.
+func processKey(g Gateway) string { return g.Name + "/" + g.Holder.Instance }
 
 // keeperKey names a process and its lease: what it was told counts while it holds that.
 func keeperKey(g Gateway) string { return g.Name + "/" + g.Holder.String() }
@@ -225,7 +225,7 @@ func (a *activity) choose(gateways []Gateway) (keeper Gateway, ok bool, counts [
 		if c.final {
 			continue
 		}
-		counts = append(counts, rosterKey(g))
+		counts = append(counts, processKey(g))
 		if g.Expired || g.Gone || g.Holder.Mark != "" || c.source == "" {
 			continue
 		}

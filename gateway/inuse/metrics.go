@@ -35,7 +35,7 @@ func (p *EnvoyPoller) RegisterMetrics(reg prometheus.Registerer) error {
 		})
 	}
 	for _, c := range []prometheus.Collector{p.metrics.polls, p.metrics.failures, p.metrics.open,
-		gauge("stamps", "Claims with a noted use.", func(r *Registry) int { return len(r.all) }),
+		gauge("noted_claims", "Claims with a noted use.", func(r *Registry) int { return len(r.all) }),
 		gauge("parked_sandboxes", "Sandboxes with a parked request.", func(r *Registry) int { return len(r.parked) }),
 	} {
 		if err := reg.Register(c); err != nil {
