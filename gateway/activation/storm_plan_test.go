@@ -19,8 +19,9 @@ const (
 	stormGateways = 3
 	// stormAtOnce is how many sandboxes are asked for at a time: no more than the
 	// gateways have claims under way, or a hurried request only waits for its turn and
-	// never meets a fault.
-	stormAtOnce = 30
+	// never meets a fault. While so many writes fail, that is the least that package
+	// schedule allows each gateway, two.
+	stormAtOnce = 2 * stormGateways
 	// Some requests have a deadline before a held fault lets their write go.
 	hurried = 500 * time.Millisecond
 	patient = time.Minute
