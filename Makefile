@@ -98,7 +98,7 @@ docs-test: $(GOTESTSUM) ## run the commands of the users' pages, as pasted, on a
 	@hack/test.sh docs
 
 .PHONY: storm
-storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes twenty minutes
+storm: $(GOTESTSUM) ## run the storms and full counts: a thousand sandboxes, claims under failing writes; needs root, takes half an hour
 	@hack/test.sh storm
 
 .PHONY: chaos
