@@ -215,13 +215,15 @@ func (e *entry) leftError() error {
 	return e.deadlineError()
 }
 
-// deadlineError is the error of an entry whose deadline has passed.
+// deadlineError is the error of an entry whose deadline has passed. The mutex is held while it waits.
 func (e *entry) deadlineError() error {
 	switch {
 	case e.failure != nil:
 		return fmt.Errorf("pool %s: %w: %w", e.s, ErrDeadline, e.failure)
 	case e.element == nil:
 		return fmt.Errorf("pool %s: %w: a claim is under way: %w", e.s, ErrDeadline, ErrUnavailable)
+	case len(e.s.stock.queue) > 0:
+		return fmt.Errorf("pool %s: %w: there are idle pods, but the claims before it took too long", e.s, ErrDeadline)
 	}
 	return fmt.Errorf("pool %s: %w", e.s, ErrDeadline)
 }

@@ -16,7 +16,7 @@ var (
 	ErrPoolGone = errors.New("the pool is gone: ask for a sandbox of a pool that exists")
 	// ErrDeadline: the request's deadline passed. With ErrUnavailable or
 	// ErrThrottled in the chain the API server was the reason, else the pool had
-	// no idle pod.
+	// no idle pod, or the request's turn had not come: the text says which.
 	ErrDeadline = errors.New("no pod before the deadline")
 	// ErrInvalid: the claim asks for what the API server, or this package,
 	// refuses whichever pod it is tried on. What follows it says which field.

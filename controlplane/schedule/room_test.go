@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -198,4 +200,23 @@ func TestWindow(t *testing.T) {
 	if w.learn(write{at(60_000), at(60_100), ok, true}); w.limit != firstClaims+1 {
 		t.Errorf("the limit is %d after the first write of a new measurement", w.limit)
 	}
+}
+
+// A request whose turn does not come says so: a pool that has idle pods needs no more of them.
+func TestDeadlineSaysThatPodsAreIdle(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		s := &server{takes: func(int) time.Duration { return 2 * time.Second }}
+		r.api.answers(s.answer)
+		for i := range firstClaims + 1 {
+			r.stockUp(fmt.Sprint("p", i))
+		}
+		for i := range firstClaims {
+			r.ask(t, fmt.Sprint("a", i), time.Minute)
+		}
+		late := r.ask(t, "late", time.Second)
+		pass(time.Second)
+		if err := result(t, late).Err; !errors.Is(err, ErrDeadline) || !strings.Contains(err.Error(), "there are idle pods") {
+			t.Errorf("it is told %v", err)
+		}
+	})
 }
