@@ -109,8 +109,11 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		if !room {
 			return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
 		}
-		if err := r.patch(ctx, s, writes.PauseAs(s, mode)); err != nil {
+		err := r.write(ctx, s, writes.PauseAs(s, mode))
+		if err != nil {
 			r.Rooms.GiveBack(s)
+		}
+		if err != nil && !writes.Moved(err) {
 			return fmt.Errorf("pausing it at its end time: %w", err)
 		}
 		return nil

@@ -37,7 +37,7 @@ func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Durat
 	}
 	o := r.orders.ensure(freezerOrderOf(s))
 	stopped := o.frozen || v1alpha1.Stopped(s)
-	state, again := stateOfStep(step, o, stopped, s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause)
+	state, again := stateOfStep(step, o, v1alpha1.StateOfPause(s), stopped, s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause)
 	if again {
 		r.orders.again(s.Name)
 		o.wait = enforcePauseWait
@@ -51,12 +51,13 @@ func (r *Reconciler) enforcePause(s, next *v1alpha1.Sandbox) (recheck time.Durat
 }
 
 // stateOfStep returns how far a step has come whose order has this outcome, and whether the order
-// has to begin again although it is settled. stopped: a freezer has stopped the sandbox, and none
-// has said since that it runs. byTimeout: the sandbox is one that its timeouts pause.
+// has to begin again although it is settled. was: how far the status says that the step has come.
+// stopped: a freezer has stopped the sandbox, and none has said since that it runs. byTimeout: the
+// sandbox is one that its timeouts pause.
 //
 // A sandbox that is stopped does not end for want of a freezer: if it takes no order of ours
 // any more, or its files cannot be kept, it stays stopped and is asked again.
-func stateOfStep(step v1alpha1.PauseStep, o outcome, stopped, byTimeout bool) (state v1alpha1.PauseState, again bool) {
+func stateOfStep(step v1alpha1.PauseStep, o outcome, was v1alpha1.PauseState, stopped, byTimeout bool) (state v1alpha1.PauseState, again bool) {
 	if step == v1alpha1.PauseStepThaw {
 		switch {
 		case o.done, o.noFreezer && !stopped: // without a freezer it was never stopped
@@ -70,6 +71,8 @@ func stateOfStep(step v1alpha1.PauseStep, o outcome, stopped, byTimeout bool) (s
 		switch {
 		case o.done: // a gateway has written that the pod is given up, and the cache does not show that yet
 			return going, true
+		case was == v1alpha1.ReasonSaveFailed && (stopped || !o.noFreezer): // also in a new process, which knows of no try yet
+			return was, o.noFreezer
 		case o.unanswered && stopped, o.late && (stopped || !byTimeout):
 			return v1alpha1.ReasonSaveFailed, false
 		}

@@ -43,9 +43,32 @@ func TestStateOfStep(t *testing.T) {
 		{thaw, late, true, true, v1alpha1.ReasonResuming, false},
 		{thaw, silent, false, true, v1alpha1.ReasonResuming, false},
 	} {
-		if got, again := stateOfStep(c.step, c.o, c.stopped, c.byTimeout); got != c.want || again != c.again {
+		if got, again := stateOfStep(c.step, c.o, "", c.stopped, c.byTimeout); got != c.want || again != c.again {
 			t.Errorf("%s after %+v, stopped: %v, by a timeout: %v: %s, again: %v, want %s, %v",
 				c.step, c.o, c.stopped, c.byTimeout, got, again, c.want, c.again)
+		}
+	}
+}
+
+// A sandbox whose files could not be kept stays SaveFailed until they are, also where the process
+// is new and knows of no try: a request may resume it with its memory meanwhile.
+func TestSaveFailedStays(t *testing.T) {
+	const save, failed = v1alpha1.PauseStepSave, v1alpha1.ReasonSaveFailed
+	for _, c := range []struct {
+		o                  outcome
+		stopped, byTimeout bool
+		want               v1alpha1.PauseState
+		again              bool
+	}{
+		{outcome{}, true, true, failed, false},
+		{outcome{frozen: true}, true, true, failed, false},
+		{outcome{}, false, false, failed, false},
+		{outcome{noFreezer: true}, true, true, failed, true},
+		{outcome{noFreezer: true}, false, false, v1alpha1.ReasonNoFreezer, false},
+		{outcome{done: true}, true, true, v1alpha1.ReasonSaving, true},
+	} {
+		if got, again := stateOfStep(save, c.o, failed, c.stopped, c.byTimeout); got != c.want || again != c.again {
+			t.Errorf("after %+v, stopped: %v, by a timeout: %v: %s, again: %v, want %s, %v", c.o, c.stopped, c.byTimeout, got, again, c.want, c.again)
 		}
 	}
 }

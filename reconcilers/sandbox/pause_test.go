@@ -369,32 +369,3 @@ func TestPausedForTooLong(t *testing.T) {
 		}
 	}
 }
-
-// At its end time a sandbox is paused only while its pool has fewer that are than it may.
-func TestPoolWithoutRoomForPaused(t *testing.T) {
-	for what, c := range map[string]struct {
-		most   int32
-		paused bool
-	}{"room": {2, true}, "no room": {1, false}} {
-		s, pod := bound()
-		at := metav1.NewTime(now.Add(-time.Second))
-		s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
-		s.Spec.Timeouts.EndAt, s.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
-		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
-		had(s, "c")
-		other, ended, elsewhere := s.DeepCopy(), s.DeepCopy(), s.DeepCopy()
-		for i, o := range []*v1alpha1.Sandbox{other, ended, elsewhere} {
-			o.Name, o.Spec.Paused, o.UID = fmt.Sprint("other", i), true, ""
-		}
-		ended.Spec.End, elsewhere.Spec.Pool = &v1alpha1.End{}, "elsewhere"
-		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
-		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most}
-		g := newRig(t, s, pod, pool, other, ended, elsewhere)
-		g.orders.pauseEnforcer = &stubPauseEnforcer{}
-		g.look(t)
-		if got := g.sandbox(t).Spec; got.Paused != c.paused || (got.End == nil) != c.paused {
-			t.Errorf("%s: %+v", what, got)
-		}
-		g.orders.tries.Wait()
-	}
-}

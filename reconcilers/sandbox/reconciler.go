@@ -168,17 +168,24 @@ func (r *Reconciler) writeEnd(ctx context.Context, s *v1alpha1.Sandbox, reason v
 	return err
 }
 
-// patch sends a conditional write of the Sandbox. A refused write is no error: the Sandbox
-// has changed or is gone, and the event of that queues it.
+// patch is write, and a refused write is no error to it: the Sandbox has changed or is gone,
+// and the event of that queues it.
 func (r *Reconciler) patch(ctx context.Context, s *v1alpha1.Sandbox, p writes.Patch) error {
-	out := &v1alpha1.Sandbox{}
-	out.Name = s.Name
-	if err := r.Client.Patch(ctx, out, p.Build()); err != nil && !writes.Moved(err) {
+	if err := r.write(ctx, s, p); !writes.Moved(err) {
 		return err
-	} else if err == nil {
-		r.written.note(out)
 	}
 	return nil
+}
+
+// write sends a conditional write of the Sandbox.
+func (r *Reconciler) write(ctx context.Context, s *v1alpha1.Sandbox, p writes.Patch) error {
+	out := &v1alpha1.Sandbox{}
+	out.Name = s.Name
+	err := r.Client.Patch(ctx, out, p.Build())
+	if err == nil {
+		r.written.note(out)
+	}
+	return err
 }
 
 // retryIfMoved turns an error that only says that an object has changed since it was read
