@@ -41,10 +41,11 @@ func (p *Pauser) hibernate(ctx context.Context, s *v1alpha1.Sandbox) error {
 		return ErrNoStore
 	}
 	for delays := backoff.Doubling(50*time.Millisecond, time.Second); ; {
+		of := s.DeepCopy() // the caller may write to s once it has left
 		done := p.saves.DoChan(fmt.Sprintf("%s/%d", s.Spec.Binding.ClaimID, s.Spec.PauseOrder), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
-			return nil, p.save(ctx, s.DeepCopy())
+			return nil, p.save(ctx, of)
 		})
 		var err error
 		select {
