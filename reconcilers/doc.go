@@ -17,7 +17,7 @@
 //	pod, delete                   sandboxpool
 //	pod, finalizer                sandboxpool; sandbox removes it in the write → stopping
 //	Sandbox, spec.binding         gateways; sandbox removes one whose claim cannot get onto its pod
-//	Sandbox, paused and restore   gateways, sandbox, sandboxpool, idletimeout (package writes)
+//	Sandbox, paused and restore   gateways, sandbox, sandboxpool, idletimeout, console (package writes); users
 //	Sandbox, spec.end             anyone, once (package writes)
 //	Sandbox, status               sandbox, but for lastActive: idletimeout
 //	Sandbox, finalizer and TTL    sandbox

@@ -1,9 +1,9 @@
 package v1alpha1
 
 // PauseStep is what has to be done next so that a sandbox is what its spec asks for. Gateways
-// and controller take a sandbox's step from NextPauseStep, and decide on nothing else what is
-// done. docs/design/pause.md has the table of steps: which process takes each, and what follows
-// if it fails.
+// and controller take a sandbox's step from NextPauseStep. docs/design/pause.md has the states
+// between steps, and gateway/pause/steps.go which process takes each, and what follows if it
+// fails.
 type PauseStep string
 
 // The steps of a pause or a resume.

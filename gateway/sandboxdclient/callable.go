@@ -55,7 +55,7 @@ func (p Pods) Backing(ctx context.Context, s *v1alpha1.Sandbox) (*corev1.Pod, er
 // Callable reads the pod that backs a sandbox, if it may be called now: the pod's address
 // belongs to the sandbox, and the route cache admits the route to it. A writes.ErrStale means
 // that the sandbox or the pod may have changed since Begin. A call that changes anything
-// must end within two seconds, because the address may serve another sandbox three seconds
+// must end within two seconds, because the address may serve another sandbox eight seconds
 // after its fence (docs/design/design.md 4.2).
 func (p Pods) Callable(ctx context.Context, token routecache.Token, s *v1alpha1.Sandbox) (*corev1.Pod, error) {
 	pod, err := p.Backing(ctx, s)

@@ -66,7 +66,7 @@ const (
 //	  │              ├─ensure, after 2 s┘ failed; unanswered or to keep files after 2, 4, 8 s … 5 min
 //	  └─to keep files┘ after 2 s
 //
-// An order with another claim or generation replaces the order before it, and forget removes
+// An order with another claim or pauseOrder replaces the order before it, and forget removes
 // the order of a sandbox that ends or is gone. Both cancel the context of the try under way;
 // the sandbox's next try waits until that try is over.
 type freezerOrders struct {
