@@ -28,10 +28,10 @@ const (
 	stepPause
 	// stepResume: resume the sandbox, since it cannot be frozen.
 	stepResume
-	// stepHibernate: take back a resume that has not restored the sandbox's files.
+	// stepRehibernate: take back a resume that has not restored the sandbox's files.
+	stepRehibernate
+	// stepHibernate: make the sandbox hibernate, since it was frozen for hibernateAfter.
 	stepHibernate
-	// stepGiveUpMemory: make the sandbox hibernate, since it was frozen for hibernateAfter.
-	stepGiveUpMemory
 	// stepConfirm: the pod seems to be gone by the cache; read it from the API server first.
 	stepConfirm
 )

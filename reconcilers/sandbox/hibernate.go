@@ -27,7 +27,7 @@ const restorePatience = 5 * time.Minute
 func decideRestoring(v view) decision {
 	d := decidePod(v)
 	back := func(reason string) decision {
-		return decision{phase: v1alpha1.SandboxResuming, step: stepHibernate, message: reason}
+		return decision{phase: v1alpha1.SandboxResuming, step: stepRehibernate, message: reason}
 	}
 	left := restorePatience - v.restoringFor
 	switch {

@@ -219,7 +219,7 @@ func TestEndOfWhatHibernates(t *testing.T) {
 // what is kept of it is all there is.
 func TestDecideRestoring(t *testing.T) {
 	at := metav1.NewTime(now.Add(-time.Second))
-	back := stepHibernate
+	back := stepRehibernate
 	for what, c := range map[string]struct {
 		change func(*view)
 		want   step

@@ -92,7 +92,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 	switch d.step {
 	case stepEnd:
 		return r.writeEnd(ctx, s, d.reason, d.message)
-	case stepGiveUpMemory:
+	case stepHibernate:
 		if err := r.patch(ctx, s, writes.HibernateFrozen(s)); err != nil {
 			return fmt.Errorf("making it hibernate: %w", err)
 		}
@@ -122,7 +122,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 			return fmt.Errorf("resuming it as it cannot be frozen: %w", err)
 		}
 		return nil
-	case stepHibernate:
+	case stepRehibernate:
 		log.FromContext(ctx).Info("taking back a resume: the sandbox hibernates again", "reason", d.message)
 		if err := r.patch(ctx, s, writes.Rehibernate(s)); err != nil {
 			return fmt.Errorf("taking back a resume: %w", err)

@@ -205,7 +205,7 @@ func frozenTooLong(v view, d decision, now time.Time) decision {
 	}
 	left := s.Status.Pause.Since.Add(v.hibernateAfter).Sub(now)
 	if left <= 0 {
-		return decision{phase: d.phase, step: stepGiveUpMemory}
+		return decision{phase: d.phase, step: stepHibernate}
 	}
 	d.recheck = resync.Sooner(d.recheck, min(left, maxPausedRecheck))
 	return d

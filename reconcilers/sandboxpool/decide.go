@@ -95,9 +95,9 @@ const (
 	stepRecord
 	// stepEnd: end the pod's sandbox, since the pool goes.
 	stepEnd
-	// stepHibernate: take back the resume of the pod's sandbox, since the pool goes: its
+	// stepRehibernate: take back the resume of the pod's sandbox, since the pool goes: its
 	// files are not restored yet, and stay.
-	stepHibernate
+	stepRehibernate
 )
 
 // decision is a pod's next step. recheck, if not 0, is when time alone may
@@ -131,7 +131,7 @@ func decide(v view, now time.Time) decision {
 	case v.drain && !claimed(pod):
 		return decision{step: stepDelete, reason: "PoolDeleted"}
 	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil && v1alpha1.Restoring(v.sandbox):
-		return decision{step: stepHibernate}
+		return decision{step: stepRehibernate}
 	case v.drain && !orphan(v) && v.sandbox.Spec.End == nil:
 		return decision{step: stepEnd, message: "its pool was deleted"}
 	}

@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 		{name: "drained, warming", view: newTestPod(v1alpha1.PodWarming, poolDeleted), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, idle", view: newTestPod(v1alpha1.PodIdle, poolDeleted), want: stepDelete, reason: "PoolDeleted"},
 		{name: "drained, running", view: claimedPod(v1alpha1.PodRunning, poolDeleted), want: stepEnd},
-		{name: "drained, restoring", view: claimedPod(v1alpha1.PodRunning, poolDeleted, restoring), want: stepHibernate},
+		{name: "drained, restoring", view: claimedPod(v1alpha1.PodRunning, poolDeleted, restoring), want: stepRehibernate},
 		{name: "drained, restoring, ended", view: claimedPod(v1alpha1.PodRunning, poolDeleted, restoring, end)},
 		{name: "drained, saving", view: claimedPod(v1alpha1.PodRunning, poolDeleted, func(v *view) { v.sandbox.Spec.Paused, v.sandbox.Spec.PauseMode = true, v1alpha1.PauseHibernate }), want: stepEnd},
 		{name: "drained, ended", view: claimedPod(v1alpha1.PodRunning, poolDeleted, end)},

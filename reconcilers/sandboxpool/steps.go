@@ -143,7 +143,7 @@ func (r *SandboxPoolReconciler) apply(ctx context.Context, pool *v1alpha1.Sandbo
 		err := writes.EndSandbox(ctx, r.Client, v.sandbox.Name, v1alpha1.EndDeleted, d.message,
 			writes.OfUID(v.sandbox.UID), writes.OfClaim(pod.Annotations[v1alpha1.AnnotationClaim]))
 		return 0, ignoreMoved(err)
-	case stepHibernate:
+	case stepRehibernate:
 		log.FromContext(ctx).Info("taking back the resume of a sandbox of a deleted pool", "sandbox", v.sandbox.Name)
 		out := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: v.sandbox.Name}}
 		err := r.Client.Patch(ctx, out, writes.Rehibernate(v.sandbox).Build())
