@@ -3,6 +3,7 @@ package restapi
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,21 @@ func testEnds(t *testing.T) {
 		if w.Code >= 300 || got.Before(c.want) || got.Sub(c.want) >= time.Second || got.After(last) || !got.IsZero() && got != c.end && got.Nanosecond() != 0 {
 			t.Errorf("%s %s: %d, ends at %v, want %v", c.request, c.body, w.Code, got, c.want)
 		}
+	}
+}
+
+// A timeout does not end a sandbox without an end that has run for longer than the longest life.
+func TestTimeoutAfterTheLongestLife(t *testing.T) {
+	f := newFake()
+	f.sandboxes["own-1"] = Sandbox{ID: "own-1", Namespace: "a", Pool: "base", StartedAt: time.Now().Add(-2 * time.Hour)}
+	s := newServer(t, f, nil)
+	for _, body := range []string{`{"timeout":60}`, `{"timeout":9000000000000000000}`} {
+		if w := ask(t, s, "POST", "/sandboxes/own-1/timeout", keyA, body); w.Code != http.StatusBadRequest || !f.sandboxes["own-1"].EndAt.IsZero() {
+			t.Errorf("%s: %d, ends at %v", body, w.Code, f.sandboxes["own-1"].EndAt)
+		}
+	}
+	if w := ask(t, s, "POST", "/sandboxes/own-1/timeout", keyA, `{"timeout":0}`); w.Code >= 300 || f.sandboxes["own-1"].EndAt.IsZero() {
+		t.Errorf("0: %d, ends at %v", w.Code, f.sandboxes["own-1"].EndAt)
 	}
 }
 

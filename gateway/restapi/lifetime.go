@@ -111,7 +111,9 @@ func (s *Server) RefreshSandbox(w http.ResponseWriter, r *http.Request, _ string
 }
 
 // SetSandboxTimeout is POST /sandboxes/{sandboxID}/timeout. As E2B's, it gives as
-// much as the longest life allows instead of refusing more; 0 ends the sandbox now.
+// much as the longest life allows instead of refusing more; 0 ends the sandbox now. A
+// sandbox of a first request has no end, and may have run for longer than that: it is not
+// ended by who wants to keep it.
 func (s *Server) SetSandboxTimeout(w http.ResponseWriter, r *http.Request, _ string) {
 	var body api.SandboxTimeout
 	err := decode(r, &body)
@@ -122,11 +124,15 @@ func (s *Server) SetSandboxTimeout(w http.ResponseWriter, r *http.Request, _ str
 		var sandbox Sandbox
 		var template Template
 		if sandbox, template, err = s.find(r); err == nil {
-			at := latestEnd(sandbox, template)
-			if d := maxLifetime(template); body.Timeout < int64(d/time.Second) {
+			at, longest := latestEnd(sandbox, template), maxLifetime(template)
+			if body.Timeout < int64(longest/time.Second) {
 				at = earlier(at, ceil(time.Now().Add(time.Duration(body.Timeout)*time.Second)))
 			}
-			_, err = s.o.Sandboxes.SetEnd(r.Context(), sandbox.Namespace, sandbox.ID, at, true)
+			if body.Timeout > 0 && !at.After(time.Now()) {
+				err = refuse(http.StatusBadRequest, fmt.Sprintf("timeout: the sandbox has run for longer than %d seconds, and can only be ended, with 0", int64(longest/time.Second)))
+			} else {
+				_, err = s.o.Sandboxes.SetEnd(r.Context(), sandbox.Namespace, sandbox.ID, at, true)
+			}
 		}
 	}
 	s.done(w, r, err)
