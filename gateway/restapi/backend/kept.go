@@ -15,7 +15,7 @@ const (
 	keepBytes = 64 << 20
 )
 
-// keptList is what a list of a namespace's sandboxes returned. Immutable.
+// keptList is what a list of a namespace's sandboxes returned. Immutable once it is put.
 type keptList struct {
 	version   string    // the API server's, of the whole list
 	read      time.Time // when it was asked for
@@ -23,6 +23,7 @@ type keptList struct {
 	// unseen are those that the index did not know when the list was read: made a
 	// moment before. The others it knows until their records are gone.
 	unseen map[string]bool
+	expiry *time.Timer // set by put
 }
 
 // size is about how many bytes the list takes.
@@ -83,7 +84,7 @@ func (k *keptLists) put(namespace string, l *keptList) {
 	}
 	k.lists[namespace] = l
 	k.bytes += size
-	time.AfterFunc(keepFor-time.Since(l.read), func() {
+	l.expiry = time.AfterFunc(keepFor-time.Since(l.read), func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.lists[namespace] == l {
@@ -106,6 +107,7 @@ func (k *keptLists) oldest() (namespace string) {
 // drop forgets a namespace's list, if there is one. The caller holds mu.
 func (k *keptLists) drop(namespace string) {
 	if l := k.lists[namespace]; l != nil {
+		l.expiry.Stop() // it would keep the list in memory
 		k.bytes -= l.size()
 		delete(k.lists, namespace)
 	}

@@ -157,6 +157,11 @@ func TestKeptListsAreBounded(t *testing.T) {
 		if k.get("4", "1") == nil || k.get("3", "1") == nil || k.get("0", "1") != nil {
 			t.Errorf("kept are %v", k.lists)
 		}
+		first := k.lists["4"]
+		put("4", keepBytes/3)
+		if k.lists["4"] == first || first.expiry.Stop() {
+			t.Error("a list that was replaced stays in memory until its timer fires")
+		}
 		put("big", keepBytes)
 		if k.get("big", "1") != nil || k.get("4", "1") == nil {
 			t.Error("a list that is too big took the others' place")

@@ -74,6 +74,7 @@ func (x *Backend) locate(ctx context.Context, namespace, id string) (routing.Ans
 // Logs implements restapi.Sandboxes: what the pod's container with sandboxd printed.
 // Where the node gives no logs there are none.
 func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]restapi.LogLine, error) {
+	token := x.cache.Begin(id)
 	a, err := x.locate(ctx, namespace, id)
 	if err != nil {
 		return nil, err
@@ -91,8 +92,8 @@ func (x *Backend) Logs(ctx context.Context, namespace, id string, limit int) ([]
 		x.logLimit.Do(func() { x.log.Warn("no logs of a sandbox", "sandbox", id, "error", err) })
 		return []restapi.LogLine{}, nil
 	}
-	// The pod's name could serve another claim by now.
-	if b, err := x.locate(ctx, namespace, id); err != nil || b.ClaimID != a.ClaimID {
+	// The pod may serve another claim by now, and the index be behind: fences are not.
+	if b, err := x.locate(ctx, namespace, id); err != nil || b.ClaimID != a.ClaimID || !x.cache.Admits(token, a.Route) {
 		return []restapi.LogLine{}, err
 	}
 	return lines, nil
