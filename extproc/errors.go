@@ -85,6 +85,8 @@ func rejectionOf(err error) *rejection {
 		return unavailable(reasonParkingFull, "Too many requests are waiting for sandboxes at this gateway. Try again in a moment.", err)
 	case errors.Is(err, routing.ErrDraining):
 		return unavailable(reasonDraining, "The sandbox gateway is stopping. Try again in a moment.", err)
+	case errors.Is(err, routing.ErrUnavailable): // also if its call to the API server was given up
+		return unavailable(reasonInternal, messageUnavailable, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(reasonDeadline, "The sandbox did not start in time. Try again in a moment.", err)
 	default:

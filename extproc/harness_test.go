@@ -167,6 +167,7 @@ type answer struct {
 	raw         string
 	body        body
 	final       bool
+	cause       string // for the log
 }
 
 // fakeStream is one ext_proc stream. onSend runs before each Send returns.
@@ -242,6 +243,7 @@ func (s *fakeStream) answer(t testing.TB) *answer {
 	f := r.GetDynamicMetadata().GetFields()[MetadataNamespace].GetStructValue().GetFields()
 	a.destination = f[MetadataDestination].GetStringValue()
 	a.port, a.claim, a.final = f[MetadataPort].GetNumberValue(), f[metadataClaim].GetStringValue(), f[MetadataFinal] != nil
+	a.cause = f[metadataCause].GetStringValue()
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		switch h.Header.Key {
 		case ":path":

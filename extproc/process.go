@@ -146,7 +146,7 @@ func (s *Server) reject(c *call, err error) error {
 	}
 	r := rejectionOf(err)
 	switch r.reason {
-	case reasonInternal, reasonNotPermitted, reasonNotRestorable:
+	case reasonInternal, reasonNotPermitted, reasonNotRestorable, reasonNoCapacity, reasonDeadline:
 		r.cause = err
 	}
 	r.sandboxID = c.target.ID

@@ -142,7 +142,7 @@ func TestErrorsToAnswers(t *testing.T) {
 // A request that gets no pod is answered as docs/design/no-pod.md says.
 func TestAnswersOfActivationsAsDocumented(t *testing.T) {
 	errs := map[string]error{
-		"ErrNoCapacity": routing.ErrNoCapacity, "ErrUnavailable": routing.ErrUnavailable, "ErrInvalid": &routing.InvalidError{Reason: "x"},
+		"ErrNoCapacity": routing.ErrNoCapacity, "ErrUnavailable": fmt.Errorf("%w: %w", routing.ErrUnavailable, context.DeadlineExceeded), "ErrInvalid": &routing.InvalidError{Reason: "x"},
 		"ErrNotPermitted": routing.ErrNotPermitted, "ErrSandboxLimit": routing.ErrSandboxLimit, "ErrPoolNotFound": routing.ErrPoolNotFound,
 		"ErrNoMember": routing.ErrNoMember, "ErrDraining": routing.ErrDraining, "ErrNotReady": context.DeadlineExceeded, "ErrEnded": routing.ErrEnded,
 		"ErrUnusable": routing.ErrUnusable, "NoStartError": &routing.NoStartError{Reason: "ErrImagePull"}, "ErrNotRestorable": routing.ErrNotRestorable,

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"log/slog"
+	"net/http"
 	"strings"
 
 	dataaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
@@ -40,8 +41,9 @@ func newRejectionLogs() map[string]*rate.Limiter {
 func (s *Server) logRejection(e *dataaccesslogv3.HTTPAccessLogEntry) {
 	details, p := e.GetResponse().GetResponseCodeDetails(), e.GetCommonProperties()
 	id := p.GetCustomTags()[HeaderRequestID]
-	if id == "" || details == "via_upstream" || strings.Contains(details, "after_response_started") {
-		return
+	status := int(e.GetResponse().GetResponseCode().GetValue())
+	if id == "" || status < http.StatusBadRequest || details == "via_upstream" || strings.Contains(details, "after_response_started") {
+		return // a client that leaves a stream of a pod has its details, too
 	}
 	fields := p.GetMetadata().GetFilterMetadata()[MetadataNamespace].GetFields()
 	sandbox := fields[MetadataSandboxID].GetStringValue() // of a request that was sent to a pod
@@ -54,7 +56,7 @@ func (s *Server) logRejection(e *dataaccesslogv3.HTTPAccessLogEntry) {
 		return
 	}
 	attrs := []any{
-		slog.String("request", id), slog.Int("status", int(e.GetResponse().GetResponseCode().GetValue())),
+		slog.String("request", id), slog.Int("status", status),
 		slog.String("reason", reason), slog.String("sandbox", sandbox),
 	}
 	if cause := fields[metadataCause].GetStringValue(); cause != "" {

@@ -2,8 +2,10 @@ package extproc
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	dataaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/sandlane/sandlane/routing"
 )
 
 // errored is Envoy's record of an error.
@@ -36,6 +40,10 @@ func TestErrorsAreLogged(t *testing.T) {
 		r.sandboxID, r.cause = "hello", err
 		return immediateAnswer(r, false).GetDynamicMetadata().GetFields()[MetadataNamespace].GetStructValue()
 	}
+	left := func(e *dataaccesslogv3.HTTPAccessLogEntry) *dataaccesslogv3.HTTPAccessLogEntry {
+		e.Response.ResponseCode = wrapperspb.UInt32(200)
+		return e
+	}
 	routed := entry("hello", "claim", nil).GetMetadata().GetFilterMetadata()[MetadataNamespace]
 	for name, tc := range map[string]struct {
 		entry *dataaccesslogv3.HTTPAccessLogEntry
@@ -47,6 +55,7 @@ func TestErrorsAreLogged(t *testing.T) {
 		"Envoy alone":         {errored("d", "overload", nil), "d overload  "},
 		"the pod's":           {errored("e", "via_upstream", routed), ""},
 		"the pod's, cut off":  {errored("f", "upstream_reset_after_response_started{reset}", routed), ""},
+		"the pod's, left":     {left(errored("g", "downstream_remote_disconnect", routed)), ""},
 		"an answer, no error": {errored("", "sandlane_not_found", routed), ""},
 	} {
 		log.Reset()
@@ -63,6 +72,20 @@ func TestErrorsAreLogged(t *testing.T) {
 		}
 		if got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// What an operator has to act on has its cause in the log.
+func TestErrorsHaveTheirCause(t *testing.T) {
+	for reason, err := range map[string]error{
+		reasonNoCapacity: routing.ErrNoCapacity, reasonDeadline: context.DeadlineExceeded, reasonInternal: routing.ErrUnavailable,
+		reasonNotPermitted: routing.ErrNotPermitted, reasonNotRestorable: routing.ErrNotRestorable,
+	} {
+		f := newFixture(t, withDefaultPool)
+		f.act.do = func(context.Context, routing.Request) error { return fmt.Errorf("claims took too long: %w", err) }
+		if a := f.ask(t, host("hello")...); f.outcomes(outcomeRejected, reason) != 1 || !strings.Contains(a.cause, "claims took too long") {
+			t.Errorf("%s: %+v", reason, a)
 		}
 	}
 }

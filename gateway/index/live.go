@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,7 +67,8 @@ func (l *Live) NeedLeaderElection() bool { return false }
 
 // Resolve reads the sandbox, then the pod of its binding, and returns the answer of
 // both; Unknown if there is no such sandbox. routing.ErrLimited means that nothing
-// was read; other errors are the API server's, or the deadline's.
+// was read, and routing.ErrUnavailable that the API server did not answer in time; other
+// errors are the API server's, or the deadline's.
 func (l *Live) Resolve(ctx context.Context, id string) (routing.Answer, error) {
 	return l.ResolveFor(ctx, "", id)
 }
@@ -77,9 +79,13 @@ func (l *Live) Resolve(ctx context.Context, id string) (routing.Answer, error) {
 // empty means that there was none. Requests with the same key for the same sandbox
 // share reads that begin after they came.
 func (l *Live) ResolveFor(ctx context.Context, key, id string) (routing.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	reading, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	return l.shared.resolve(ctx, key, id)
+	a, err := l.shared.resolve(reading, key, id)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", routing.ErrUnavailable, err) // the caller has time left
+	}
+	return a, err
 }
 
 // Sandbox reads a sandbox, counted as by ResolveFor; nil if there is none. Its errors

@@ -119,7 +119,7 @@ func TestLiveErrors(t *testing.T) {
 		"API server away":            {readerFunc(func(context.Context, client.Object) error { return away }), routing.Unknown, away},
 		"away for the pod":           {podAway, routing.Unknown, away},
 		"pod gone":                   {podGone, routing.Starting, nil},
-		"API server does not answer": {slow, routing.Unknown, context.DeadlineExceeded},
+		"API server does not answer": {slow, routing.Unknown, routing.ErrUnavailable},
 	} {
 		l := NewLive(LiveOptions{Reader: tc.reader, Timeout: 10 * time.Millisecond})
 		if a, err := l.Resolve(t.Context(), "s"); !errors.Is(err, tc.err) || a.State != tc.state || a.Route != nil {
