@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -32,6 +34,10 @@ type backend struct {
 	snapshots map[string]bool
 }
 
+// proxies numbers the proxies. Each sends from an address of its own, since a gateway lets no
+// address send more than a few requests without a valid key.
+var proxies atomic.Uint32
+
 // behind starts a proxy before the gateway. It ends with the test, and then deletes on the
 // gateway itself what was made through it.
 func behind(t *testing.T, gateway, key string, through hop) *backend {
@@ -40,9 +46,11 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 	if err != nil {
 		t.Fatal(err)
 	}
+	from := proxies.Add(1)
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(from>>8), byte(from))}}
 	b := &backend{
 		key: key, url: at, hop: through,
-		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8},
+		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8, DialContext: dialer.DialContext},
 		tokens:    map[string]string{}, traffic: map[string]string{}, snapshots: map[string]bool{},
 	}
 	proxy := &httputil.ReverseProxy{
@@ -53,6 +61,14 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 				r.Out.Host = r.In.Host // of a port
 			}
 			r.Out.Header.Del("Accept-Encoding") // faults read bodies
+		},
+		// Go's server panics at the next request if it sees the end of this one's body after its
+		// answer has ended, which EnableFullDuplex lets happen.
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode != http.StatusSwitchingProtocols {
+				r.Header.Set("Connection", "close")
+			}
+			return nil
 		},
 		Transport: b, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 	}
