@@ -71,7 +71,7 @@ func (s *Server) archive(caller *caller) http.HandlerFunc {
 			status = http.StatusPreconditionFailed
 		case errors.Is(err, errNoFreezer), errors.Is(err, errNoLayer), errors.Is(err, archive.ErrUnsupported),
 			errors.Is(err, archive.ErrRights), errors.Is(err, archive.ErrMode), errors.Is(err, archive.ErrLink),
-			errors.Is(err, archive.ErrReplaced), errors.Is(err, fs.ErrPermission):
+			errors.Is(err, archive.ErrFileCaps), errors.Is(err, archive.ErrReplaced), errors.Is(err, fs.ErrPermission):
 			status = http.StatusNotImplemented
 		case errors.Is(err, errOlder):
 			status = http.StatusConflict

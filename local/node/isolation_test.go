@@ -104,7 +104,7 @@ func TestPodsAreIsolated(t *testing.T) {
 		wantCaps |= 1 << c
 	}
 	_, caps := n.exec(t, "a", "grep", "CapBnd", "/proc/self/status")
-	if got, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(caps, "CapBnd:")), 16, 64); got != 0x4fb {
+	if got, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(caps, "CapBnd:")), 16, 64); got != 0x800004fb {
 		t.Errorf("bounding set %x", got)
 	}
 }

@@ -68,6 +68,9 @@ func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error
 		if h.PAXRecords, err = xattrs(fd); err != nil {
 			return fmt.Errorf("the attributes of %s: %w", at, err)
 		}
+		if h.PAXRecords[xattrRecord+xattrCaps] != "" && !a.owner.setsCaps {
+			return fmt.Errorf("%s: %w", at, ErrFileCaps)
+		}
 	}
 	if err := a.tar.WriteHeader(h); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
@@ -79,7 +82,7 @@ func (a *writer) header(fd int, at string, stat *unix.Stat_t, link string) error
 // may use the file. Others belong to the machine's file system.
 func keptXattr(name string) bool {
 	switch name {
-	case "security.capability", "system.posix_acl_access", "system.posix_acl_default":
+	case xattrCaps, "system.posix_acl_access", "system.posix_acl_default":
 		return true
 	}
 	return strings.HasPrefix(name, "user.")

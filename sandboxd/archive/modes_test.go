@@ -63,3 +63,28 @@ func TestSetGroupIDOfOwnGroup(t *testing.T) {
 	}, unix.CAP_FSETID)
 	same(t, seen(t, to), seen(t, from))
 }
+
+// A file's capabilities are kept with it, and a process that could not restore them keeps nothing.
+func TestFileCapabilitiesAreNotLost(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give a file capabilities")
+	}
+	from, to := image(t), image(t)
+	since := started(t, from, to)
+	at := filepath.Join(from, "home/ping")
+	must(t, os.WriteFile(at, nil, 0o700))
+	caps := []byte{1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // cap_net_raw, effective
+	must(t, unix.Setxattr(at, xattrCaps, caps, 0))
+	lacking(t, func() {
+		if err := Write(t.Context(), io.Discard, treeOf(from, since)); !errors.Is(err, ErrFileCaps) {
+			t.Errorf("it is kept without the capability: %v", err)
+		}
+	}, unix.CAP_SETFCAP)
+	var data bytes.Buffer
+	must(t, Write(t.Context(), &data, treeOf(from, since)))
+	must(t, Extract(t.Context(), &data, treeOf(to, since)))
+	got := make([]byte, len(caps))
+	if n, err := unix.Getxattr(filepath.Join(to, "home/ping"), xattrCaps, got); err != nil || !bytes.Equal(got[:n], caps) {
+		t.Errorf("restored is %x, %v", got[:max(n, 0)], err)
+	}
+}

@@ -16,6 +16,7 @@ type owner struct {
 	// setsGroupIDs: it may set the set-group-ID bit of what belongs to any group, not only
 	// to one of its groups.
 	setsGroupIDs bool
+	setsCaps     bool // it may give files capabilities
 	groups       []int
 }
 
@@ -26,6 +27,7 @@ func ownerOf() owner {
 	if err := unix.Capget(&header, &all[0]); err == nil {
 		o.gives = all[0].Effective&(1<<unix.CAP_CHOWN) != 0
 		o.setsGroupIDs = all[0].Effective&(1<<unix.CAP_FSETID) != 0
+		o.setsCaps = all[0].Effective&(1<<unix.CAP_SETFCAP) != 0
 	}
 	o.groups, _ = unix.Getgroups() // without them, less is kept
 	o.groups = append(o.groups, unix.Getegid())

@@ -16,6 +16,7 @@ const (
 	// namesRecord marks the entry with the names of a folder.
 	namesRecord = "SANDLANE.names"
 	xattrRecord = "SCHILY.xattr."
+	xattrCaps   = "security.capability"
 	// maxDepth bounds the folders that are open at once.
 	maxDepth = 512
 	// maxXattrs bounds the attributes of one file: a header of tar has 1 MiB.
@@ -37,6 +38,8 @@ var (
 	// ErrMode: the kernel takes the set-group-ID bit off what belongs to a group that this
 	// process is not in, and reports success.
 	ErrMode = errors.New("the set-group-ID bit of another group cannot be restored without the capability FSETID")
+	// ErrFileCaps: a file has capabilities, as ping may have.
+	ErrFileCaps = errors.New("a file's capabilities cannot be restored without the capability SETFCAP")
 	// ErrReplaced: a file or a link is where a folder must be for sandboxd's own files.
 	ErrReplaced = errors.New("a folder that sandboxd needs was replaced")
 	// ErrNames: a folder's names are more than an archive may have.

@@ -136,6 +136,30 @@ func TestCopyModes(t *testing.T) {
 // errReplaced: the link is replaced by a folder, which is no error.
 var errReplaced = errors.New("replaced")
 
+// The image's folders, and its links to folders, stay as they are: most images have /bin as one.
+func TestCopyOverTheImage(t *testing.T) {
+	dir := t.TempDir()
+	err := errors.Join(os.MkdirAll(dir+"/usr/bin", 0o755), os.Symlink("usr/bin", dir+"/bin"), os.WriteFile(dir+"/usr/bin/sh", []byte("sh"), 0o700),
+		os.Mkdir(dir+"/tmp", 0o700), os.Chmod(dir+"/tmp", 0o777|fs.ModeSticky))
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := archiveOf(t, item{"root", "", tar.TypeDir, 0o755}, item{"root/bin", "", tar.TypeDir, 0o750}, item{"root/bin/tool", "tool", tar.TypeReg, 0},
+		item{"root/tmp", "", tar.TypeDir, 0o755}, item{"root/new/below", "", tar.TypeReg, 0}, item{"root/new", "", tar.TypeDir, 0o711})
+	if err := Copy(upload, Files{Source: "root", Destination: dir, UID: os.Getuid(), GID: os.Getgid()}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"usr": "/", "usr/bin": "/", "usr/bin/sh": "sh", "usr/bin/tool": "tool", "bin": "->usr/bin", "tmp": "/", "new": "/", "new/below": ""}
+	if got := tree(t, dir); !maps.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	for name, want := range map[string]fs.FileMode{"usr/bin": 0o755, "tmp": 0o777 | fs.ModeSticky, "new": 0o711} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != want|fs.ModeDir {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
 // A hostile archive ends in an error, and leaves what is outside of the destination alone.
 func TestCopyHostile(t *testing.T) {
 	for _, c := range []struct {

@@ -139,7 +139,9 @@ func (c *copier) entry(h *tar.Header, content io.Reader) error {
 		if err := c.makeFolder(rel); err != nil {
 			return err
 		}
-		c.folders[rel] = mode
+		if _, made := c.folders[rel]; made {
+			c.folders[rel] = mode
+		}
 		return nil
 	case tar.TypeReg:
 		if c.MaxBytes -= h.Size; c.MaxBytes < 0 {
@@ -243,26 +245,22 @@ func (c *copier) makeParents(dir string) error {
 	if err := c.makeParents(path.Dir(dir)); err != nil {
 		return err
 	}
-	if info, err := c.root.Stat(dir); err == nil && info.IsDir() {
-		return nil
-	}
 	return c.makeFolder(dir)
 }
 
-// makeFolder makes a folder, or takes one that is there, which keeps its owner only if it is
-// the destination.
+// makeFolder makes a folder. One that is there stays as it is, also a link to one inside the
+// destination, as /bin is of most images.
 func (c *copier) makeFolder(rel string) error {
-	if rel == "." {
+	if info, err := c.root.Stat(rel); err == nil && info.IsDir() {
 		return nil
 	}
-	if info, err := c.root.Lstat(rel); err == nil && !info.IsDir() {
-		if err := c.root.Remove(rel); err != nil {
-			return err
-		}
-	}
-	if err := c.root.Mkdir(rel, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := c.clear(rel); err != nil {
 		return err
 	}
+	if err := c.root.Mkdir(rel, 0o755); err != nil {
+		return err
+	}
+	c.folders[rel] = 0o755
 	return c.root.Lchown(rel, c.UID, c.GID)
 }
 
@@ -290,12 +288,9 @@ func (c *copier) makeFile(rel string, h *tar.Header, mode fs.FileMode, content i
 	return c.root.Chtimes(rel, h.ModTime, h.ModTime)
 }
 
-// finish gives the folders their modes. That of the destination itself stays.
+// finish gives the folders that were made their modes.
 func (c *copier) finish() error {
 	for rel, mode := range c.folders {
-		if rel == "." {
-			continue
-		}
 		if err := c.root.Chmod(rel, mode|0o100); err != nil { // its owner can enter it whatever the mode says
 			return fmt.Errorf("set the mode of %q: %w", rel, err)
 		}

@@ -84,6 +84,17 @@ func moveAcross(ctx context.Context, source, destination string) error {
 	}
 	defer func() { _ = to.Close() }()
 	name, staged := filepath.Base(source), TempPrefix+rand.Text()
+	// A volume may be mounted at both places: the copy would replace the source, which is removed
+	// then, so that neither is left.
+	here, err := from.Stat(".")
+	if err != nil {
+		return err
+	}
+	if there, err := to.Stat("."); err != nil {
+		return err
+	} else if os.SameFile(here, there) && name == filepath.Base(destination) {
+		return nil
+	}
 	c := &copier{ctx: ctx, from: from, to: to, links: map[inode]string{}}
 	if err = c.start(name, staged); err == nil {
 		err = to.Rename(staged, filepath.Base(destination))

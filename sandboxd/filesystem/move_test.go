@@ -37,3 +37,22 @@ func (c *countdown) Err() error {
 	}
 	return nil
 }
+
+// A volume may be mounted at two places: what is moved from one to the other is there already. A
+// link to the folder stands for the second mount.
+func TestMoveToTheSamePlace(t *testing.T) {
+	dir := t.TempDir()
+	for _, err := range []error{os.Mkdir(dir+"/a", 0o700), os.Symlink("a", dir+"/b"), os.WriteFile(dir+"/a/x", []byte("x"), 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"x", "y"} {
+		if err := moveAcross(t.Context(), dir+"/a/x", dir+"/b/"+name); err != nil {
+			t.Fatal(err)
+		}
+		if content, err := os.ReadFile(dir + "/a/" + name); err != nil || string(content) != "x" {
+			t.Errorf("%s: %q, %v", name, content, err)
+		}
+	}
+}

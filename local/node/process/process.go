@@ -239,11 +239,11 @@ func sendSizes(ctx context.Context, sizes <-chan api.TermSize, w *os.File) {
 }
 
 // KeptCaps are the capabilities that processes of a pod may have, as far as the node has
-// them. FSETID, which containers have on clusters too, keeps the set-group-ID bit of files
-// that a restore gives to other groups.
+// them. FSETID and SETFCAP, which containers have on clusters too, keep the set-group-ID bit of
+// files that a restore gives to other groups, and files' capabilities.
 var KeptCaps = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
-	unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_NET_BIND_SERVICE,
+	unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETFCAP,
 }
 
 // joinable are the namespaces of a container that an exec enters: the pod's
