@@ -40,8 +40,8 @@ func (r *Registry) upload(w http.ResponseWriter, q *http.Request, name, id strin
 		return err
 	}
 	n, err := io.Copy(f, io.LimitReader(q.Body, maxBlob-size+1))
-	if err != nil {
-		return err
+	if err != nil { // what pushes here begins anew
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if size += n; size > maxBlob {
 		return errors.Join(errLarge, os.Remove(f.Name()))
