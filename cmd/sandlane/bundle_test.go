@@ -107,3 +107,24 @@ func TestBundleVerify(t *testing.T) {
 		t.Errorf("without a key: %v", err)
 	}
 }
+
+// A key's two files are made together or not at all: a public key beside another's private one
+// would refuse each bundle that this one signs.
+func TestBundleKeyMakesBothFilesOrNone(t *testing.T) {
+	for _, there := range []string{"", ".pub"} {
+		key := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(key+there, []byte("another"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := newBundle()
+		cmd.SetArgs([]string{"key", key})
+		cmd.SetErr(t.Output())
+		cmd.SilenceUsage = true
+		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, os.ErrExist) {
+			t.Errorf("%q: %v", there, err)
+		}
+		if files, err := os.ReadDir(filepath.Dir(key)); err != nil || len(files) != 1 {
+			t.Errorf("%q: %v, %v", there, files, err)
+		}
+	}
+}

@@ -47,7 +47,13 @@ func newBundleKey() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("make a key: %w", err)
 			}
-			return errors.Join(writeKey(args[0], private), writeKey(args[0]+".pub", public))
+			if err := writeKey(args[0], private); err != nil {
+				return err // a public key beside another's private one would refuse all bundles
+			}
+			if err := writeKey(args[0]+".pub", public); err != nil {
+				return errors.Join(err, os.Remove(args[0]))
+			}
+			return nil
 		},
 	}
 }
@@ -84,6 +90,9 @@ are not in the cache. $` + passwordEnv + ` is the key's password, if it has one.
 			if err != nil {
 				return err
 			}
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("write the bundle: %w", err)
+			}
 			cache, err := os.UserCacheDir()
 			if err != nil {
 				return fmt.Errorf("no cache folder (set $HOME or $XDG_CACHE_HOME): %w", err)
@@ -102,12 +111,15 @@ are not in the cache. $` + passwordEnv + ` is the key's password, if it has one.
 			}
 			build := bundle.Build{Version: ownVersion(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 			file := filepath.Join(args[0], build.Name())
-			f, err := os.Create(file)
+			f, err := os.Create(file + ".new") // an earlier bundle stays until this one is whole
 			if err != nil {
 				return fmt.Errorf("write the bundle: %w", err)
 			}
 			if err := errors.Join(bundle.Write(f, cache, paths, build, key), f.Close()); err != nil {
-				return errors.Join(err, os.Remove(file))
+				return errors.Join(err, os.Remove(f.Name()))
+			}
+			if err := os.Rename(f.Name(), file); err != nil {
+				return fmt.Errorf("write the bundle: %w", err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), file)
 			return nil
