@@ -34,8 +34,8 @@ type backend struct {
 	snapshots map[string]bool
 }
 
-// proxies numbers the proxies. Each sends from an address of its own, since a gateway lets no
-// address send more than a few requests without a valid key.
+// proxies numbers the proxies. Each sends from an address of its own, of which a gateway lets
+// each send a few requests without a valid key.
 var proxies atomic.Uint32
 
 // behind starts a proxy before the gateway. It ends with the test, and then deletes on the
@@ -46,8 +46,7 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := proxies.Add(1)
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(from>>8), byte(from))}}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(proxies.Add(1)))}}
 	b := &backend{
 		key: key, url: at, hop: through,
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8, DialContext: dialer.DialContext},
@@ -62,8 +61,7 @@ func behind(t *testing.T, gateway, key string, through hop) *backend {
 			}
 			r.Out.Header.Del("Accept-Encoding") // faults read bodies
 		},
-		// Go's server panics at the next request if it sees the end of this one's body after its
-		// answer has ended, which EnableFullDuplex lets happen.
+		// Go's server panics at the next request if it sees the end of this one's body too late.
 		ModifyResponse: func(r *http.Response) error {
 			if r.StatusCode != http.StatusSwitchingProtocols {
 				r.Header.Set("Connection", "close")
