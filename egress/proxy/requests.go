@@ -53,6 +53,12 @@ func (s *Server) servePlain(l *link, use *claims.Use, c *leased) {
 	s.serveRequests(&requests{s: s, link: l, use: use, scheme: "http", port: portHTTP}, c, false)
 }
 
+// unread bounds what one HTTP/2 connection keeps in memory of bodies that the other side does not
+// read. Without it a sandbox that reads no answers makes this process keep 4 MiB of each.
+func unread() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerStream: 512 << 10, MaxReceiveBufferPerConnection: 1 << 20}
+}
+
 // serveRequests serves a connection's requests, and returns when it does nothing for them
 // any more.
 func (s *Server) serveRequests(r *requests, c net.Conn, http2 bool) {
@@ -60,6 +66,7 @@ func (s *Server) serveRequests(r *requests, c net.Conn, http2 bool) {
 	r.upgrading = &http.Transport{
 		DialContext: r.dial, TLSClientConfig: s.upstreamTLS(), TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout: requestIdle, ExpectContinueTimeout: time.Second, DisableCompression: true, MaxResponseHeaderBytes: answerHeads,
+		HTTP2: unread(),
 	}
 	r.upstream = r.upgrading
 	if r.scheme == "https" {
@@ -163,7 +170,7 @@ type requestsKey struct{}
 // newRequests is the HTTP server of all connections whose requests are judged.
 func (s *Server) newRequests() *http.Server {
 	return &http.Server{
-		Handler: s.newForwarder(), ReadHeaderTimeout: headTimeout, IdleTimeout: requestIdle,
+		Handler: s.newForwarder(), ReadHeaderTimeout: headTimeout, IdleTimeout: requestIdle, HTTP2: unread(),
 		ErrorLog: log.New(io.Discard, "", 0), // it has what clients and upstreams sent
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, requestsKey{}, requestsOf(c))

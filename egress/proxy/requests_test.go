@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sandlane/sandlane/egress/names"
 )
@@ -251,5 +252,30 @@ func TestLongBodies(t *testing.T) {
 				t.Errorf("HTTP/2 %v, %s: %d, %d bytes", http2, host, code, len(body))
 			}
 		}
+	}
+}
+
+// A client that reads nothing of an answer makes the proxy keep little of it.
+func TestUnreadAnswersAreNotKept(t *testing.T) {
+	sent := make(chan int, 1)
+	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+		n, err := 0, http.NewResponseController(rw).SetWriteDeadline(time.Now().Add(time.Second))
+		for part := make([]byte, 16<<10); err == nil && n < 16<<20; {
+			var more int
+			more, err = rw.Write(part)
+			n += more
+		}
+		sent <- n
+	})
+	w.claim(t, 1, "c1", ruled(secretValue))
+	c := w.client(t, 1, true)
+	c.Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10, MaxReceiveBufferPerConnection: 64 << 10}
+	answer, err := c.Do(request(t, "GET", "https://ruled.example/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n := <-sent; n > 2<<20 {
+		t.Errorf("the upstream has sent %d bytes that nobody reads", n)
 	}
 }
