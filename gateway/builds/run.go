@@ -271,17 +271,19 @@ const tailLines = 5
 
 func (w *lineWriter) write(p []byte) {
 	w.rest = append(w.rest, p...)
+	left := w.rest
 	for {
-		at := bytes.IndexByte(w.rest, '\n')
-		if at < 0 && len(w.rest) <= maxEntry {
-			return
+		at := bytes.IndexByte(left, '\n')
+		if at < 0 && len(left) <= maxEntry {
+			break
 		}
 		if at < 0 {
-			at = len(w.rest) - 1
+			at = len(left) - 1
 		}
-		w.line(string(w.rest[:at+1]))
-		w.rest = append(w.rest[:0], w.rest[at+1:]...)
+		w.line(string(left[:at+1]))
+		left = left[at+1:]
 	}
+	w.rest = append(w.rest[:0], left...) // once: what has thousands of lines is not moved for each
 }
 
 func (w *lineWriter) line(text string) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,8 @@ func (s *Store) baseOf(image string) (name.Reference, error) {
 	}
 	repository := ref.Context().Name()
 	switch {
+	case path.Clean(repository) != repository: // a registry may take what has .. in it for another repository
+		return nil, fmt.Errorf("%w: %q is no name of an image", ErrBase, image)
 	case strings.HasPrefix(repository+"/", s.prefix.Name()+"/"):
 		return nil, fmt.Errorf("%w: %s is in the registry of templates", ErrBase, image)
 	case !slices.ContainsFunc(s.bases, func(pattern string) bool { return matches(pattern, repository) }):

@@ -254,6 +254,7 @@ func TestBasesRefused(t *testing.T) {
 	for text, want := range map[string]bool{
 		"debian": true, "docker.io/library/debian:12": true, "library/debian@sha256:" + strings.Repeat("0", 64): true, "other/debian": false,
 		"one.example/only:1": true, "one.example/only/more": false, "one.example.evil.example/only": false, bases + "/allowed/x": true, bases + "/x": false,
+		bases + "/allowed/../x": false, bases + "/allowed/./x": false, bases + "/allowed//x": false, "library/../other/debian": false,
 		s.prefix.Name() + "/" + other + ":1": false, "": false, "a b": false, "docker.io.evil.example/library/debian": false,
 	} {
 		if err := s.Allowed(text); (err == nil) != want || err != nil && !errors.Is(err, ErrBase) {
