@@ -34,6 +34,8 @@ const (
 	maxBase     = 16 << 30
 	maxUnpacked = 64 << 30
 	maxConfig   = 8 << 20
+	// maxManifest bounds a manifest, or a list of them: 4 MiB, as registries do.
+	maxManifest = 4 << 20
 
 	dialTimeout = 10 * time.Second
 )
@@ -377,5 +379,18 @@ func outside(patterns []string, closed egress.Closed) (http.RoundTripper, error)
 		}
 		return dialer.Dial(ctx, host, uint16(port), func(netip.Addr) bool { return true })
 	}
-	return t, nil
+	return smallManifests{t}, nil
+}
+
+// smallManifests is a transport whose manifests have a bound, since they are read into memory
+// before anything is judged.
+type smallManifests struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t smallManifests) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if err == nil && strings.Contains(r.URL.Path, "/manifests/") {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxManifest)
+	}
+	return answer, err
 }

@@ -372,3 +372,18 @@ func TestClosedAddresses(t *testing.T) {
 	default:
 	}
 }
+
+// A manifest is read into memory, so it has a bound.
+func TestLargeManifestsAreRefused(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+			_, _ = w.Write([]byte(`{"schemaVersion":2,"layers":[]}` + strings.Repeat(" ", maxManifest)))
+		}
+	}))
+	t.Cleanup(server.Close)
+	at := strings.TrimPrefix(server.URL, "http://")
+	if _, err := newStore(t, at+"/*").CopyBase(t.Context(), ns, at+"/x:1", "", "", anything); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("%v", err)
+	}
+}
