@@ -94,6 +94,9 @@ func decide(v view, now time.Time) decision {
 		if left <= 0 && pausesInstead(v, d) {
 			return decision{phase: d.phase, step: stepPause}
 		}
+		if left <= 0 && s.Spec.Timeouts.OnTimeout == v1alpha1.TimeoutPause && s.Spec.Binding != nil && !v.confirmed {
+			return decision{phase: d.phase, step: stepConfirm} // it may run in a pod that the cache does not show yet
+		}
 		if left <= 0 {
 			return decision{phase: d.phase, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}
 		}

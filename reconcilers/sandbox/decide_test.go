@@ -117,6 +117,23 @@ func TestDecide(t *testing.T) {
 			decision{phase: v1alpha1.SandboxRunning, recheck: time.Second}},
 		{"end time", func(v *view) { at := metav1.NewTime(now); v.sandbox.Spec.Timeouts.EndAt = &at },
 			decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}},
+		{"end time to pause, cache without the pod", func(v *view) {
+			at := metav1.NewTime(now)
+			v.sandbox.Spec.Timeouts.EndAt, v.sandbox.Spec.Timeouts.OnTimeout, v.pod = &at, v1alpha1.TimeoutPause, nil
+			v.sandbox.Status.Phase = v1alpha1.SandboxRunning
+		}, decision{phase: v1alpha1.SandboxRunning, step: stepConfirm}},
+		{"end time to pause, cache with the pod before its claim", func(v *view) {
+			at := metav1.NewTime(now)
+			v.sandbox.Spec.Timeouts.EndAt, v.sandbox.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
+			unclaimed(v.pod, v1alpha1.PodIdle)
+			had(v.sandbox, "former")
+		}, decision{phase: v1alpha1.SandboxPending, step: stepConfirm}},
+		{"end time to pause, the pod gone", func(v *view) {
+			at := metav1.NewTime(now)
+			v.sandbox.Spec.Timeouts.EndAt, v.sandbox.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
+			v.pod, v.confirmed = nil, true
+			had(v.sandbox, "c")
+		}, decision{phase: v1alpha1.SandboxRunning, step: stepEnd, reason: v1alpha1.EndEndAt, message: "its end time has come"}},
 		{"first request, no pod yet", func(v *view) {
 			v.sandbox.Spec.FirstRequest, v.sandbox.Spec.Binding, v.pod = true, nil, nil
 		}, decision{phase: v1alpha1.SandboxPending, recheck: time.Minute}},
