@@ -96,15 +96,12 @@ func (r *SandboxPoolReconciler) hooks(ctx context.Context, pool *v1alpha1.Sandbo
 	default:
 		return hookPoll, nil
 	}
+	// The run stays until the watch shows that the pod is not starting any more: forgotten before,
+	// it would begin anew in a sandbox that serves.
 	if run.err != nil {
-		err = r.toFailed(ctx, pool, tpl, pod, decision{reason: podstate.ReasonHookFailed, message: run.err.Error()})
-	} else {
-		err = r.toRunning(ctx, pod)
+		return 0, r.toFailed(ctx, pool, tpl, pod, decision{reason: podstate.ReasonHookFailed, message: run.err.Error()})
 	}
-	if err == nil {
-		r.running.forget(pod.UID)
-	}
-	return 0, err
+	return 0, r.toRunning(ctx, pod)
 }
 
 // callReadyHook calls the SandboxReadyHook beside the reconciler.

@@ -138,6 +138,9 @@ func (r *SandboxPoolReconciler) recycle(ctx context.Context, tpl *podtemplate.Te
 // replaced.
 func (r *SandboxPoolReconciler) rewarm(ctx context.Context, pool *v1alpha1.SandboxPool, tpl *podtemplate.Template, pod *corev1.Pod) error {
 	renewed := tpl.NewPod(pool)
+	if key := pod.Labels[v1alpha1.LabelInitKey]; key != "" {
+		renewed.Labels[v1alpha1.LabelInitKey] = key // its containers have that key still
+	}
 	renewed.Annotations[v1alpha1.AnnotationRecycled] = r.now().UTC().Format(time.RFC3339Nano)
 	applied, err := r.tryPatch(ctx, pod, v1alpha1.PodWarming, writes.For(pod.UID).
 		Test("/metadata/resourceVersion", pod.ResourceVersion).

@@ -152,6 +152,26 @@ func TestDecideRecycle(t *testing.T) {
 	}
 }
 
+// A pod that is recycled keeps the name of its init key, which its containers have for life.
+func TestRecycledPodKeepsItsInitKey(t *testing.T) {
+	l := newLagging(t, 0)
+	v := claimedPod(v1alpha1.PodStopping)
+	v.pod.Labels[v1alpha1.LabelPool], v.pod.Labels[v1alpha1.LabelInitKey] = "p", "key"
+	if err := l.real.Create(t.Context(), v.pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.rewarm(t.Context(), l.pool(), &podtemplate.Template{Spec: &v1alpha1.SandboxTemplateSpec{}}, v.pod); err != nil {
+		t.Fatal(err)
+	}
+	var p corev1.Pod
+	if err := l.real.Get(t.Context(), keyOf(v.pod), &p); err != nil {
+		t.Fatal(err)
+	}
+	if v1alpha1.PhaseOf(&p) != v1alpha1.PodWarming || p.Labels[v1alpha1.LabelInitKey] != "key" || p.Labels[v1alpha1.LabelSandboxID] != "" {
+		t.Errorf("%v", p.Labels)
+	}
+}
+
 // TestHooksRunBesideTheReconciler: the pod is running only after them, and failed
 // if they fail.
 func TestHooksRunBesideTheReconciler(t *testing.T) {
@@ -189,8 +209,16 @@ func TestHooksRunBesideTheReconciler(t *testing.T) {
 		if outcome != nil {
 			want = v1alpha1.PodFailed
 		}
-		if phase := look(); phase != want || len(l.running.runs) != 0 {
+		if phase := look(); phase != want {
 			t.Errorf("%s after its hooks, want %s", phase, want)
+		}
+		look() // the cache is behind: the hooks do not run again
+		if l.running.runs[v.pod.UID] != run {
+			t.Error("its hooks begin anew, though it may serve")
+		}
+		v.pod.Labels[v1alpha1.LabelPhase] = string(want)
+		if l.observe(v.pod); len(l.running.runs) != 0 {
+			t.Error("its hooks are never forgotten")
 		}
 	}
 }
