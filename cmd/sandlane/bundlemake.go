@@ -119,7 +119,7 @@ are not in the cache. $` + passwordEnv + ` is the key's password, if it has one.
 				return errors.Join(err, os.Remove(f.Name()))
 			}
 			if err := os.Rename(f.Name(), file); err != nil {
-				return fmt.Errorf("write the bundle: %w", err)
+				return errors.Join(fmt.Errorf("write the bundle: %w", err), os.Remove(f.Name()))
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), file)
 			return nil

@@ -238,12 +238,7 @@ func TestPausedAtItsEndTime(t *testing.T) {
 		"its pod starts":         {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { setPhase(pod, v1alpha1.PodStarting) }, false},
 		"its pod has no freezer": {func(_ *v1alpha1.Sandbox, pod *corev1.Pod) { pod.Spec.Containers[0].Ports = nil }, false},
 	} {
-		s, pod := bound()
-		at := metav1.NewTime(now.Add(-time.Second))
-		s.UID, s.Generation, s.Finalizers = "s-uid", 1, []string{v1alpha1.FinalizerSandbox}
-		s.Spec.Timeouts.EndAt, s.Spec.Timeouts.OnTimeout = &at, v1alpha1.TimeoutPause
-		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
-		had(s, "c")
+		s, pod, _ := dueForPause(1)
 		c.change(s, pod)
 		g := newRig(t, s, pod)
 		g.orders.pauseEnforcer = &stubPauseEnforcer{}

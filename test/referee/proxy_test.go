@@ -34,8 +34,8 @@ type backend struct {
 	snapshots map[string]bool
 }
 
-// proxies numbers the proxies. Each sends from an address of its own, of which a gateway lets
-// each send a few requests without a valid key.
+// proxies numbers the proxies. Each sends from an address of its own, since a gateway allows
+// each address only a few requests without a valid key.
 var proxies atomic.Uint32
 
 // behind starts a proxy before the gateway. It ends with the test, and then deletes on the
