@@ -3,7 +3,6 @@ package controlplane
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,11 +10,12 @@ import (
 
 	"github.com/sandlane/sandlane/controlplane/lastcreate"
 	"github.com/sandlane/sandlane/controlplane/schedule"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // What a gateway tells the controller of a pool: ages, and what waits, by hashes.
 func TestPoolDemandOfAGateway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		set, creates := schedule.NewSet(fake.NewClientBuilder().Build()), lastcreate.NewTracker(nil, 0)
 		defer set.Shutdown()
 		d := LocalDemand{set, creates}

@@ -3,20 +3,20 @@ package controlplane
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/certs"
 )
 
 // A lease that was deleted by hand is there again when the list that misses it returns, so
 // that the next controller asks its gateway too, for lease and grace.
 func TestADeletedLeaseIsKnownToTheNextController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -34,7 +34,7 @@ func TestADeletedLeaseIsKnownToTheNextController(t *testing.T) {
 
 // A deleted lease counts also while it cannot be written back: for its time and grace.
 func TestADeletedLeaseCountsWhileItIsNotWrittenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -61,7 +61,7 @@ func TestADeletedLeaseCountsWhileItIsNotWrittenBack(t *testing.T) {
 func TestALeaseThatABackupLacksIsWrittenBack(t *testing.T) {
 	for name, raise := range map[string]int{"as it was": 0, "raised": 1000} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := newFakeAPI()
 				rv := api.version()
 				api.write(lease("gw", "a/1", 600, time.Now()))
@@ -82,7 +82,7 @@ func TestALeaseThatABackupLacksIsWrittenBack(t *testing.T) {
 // A backup that is restored with a raised revision brings an ended lease back, under its
 // UID, and it counts; one that is shown in an older state starts all anew.
 func TestARaisedRestoreBringsLeasesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		api.write(lease("other", "b/1", 600, time.Now()))
@@ -122,7 +122,7 @@ func TestAPodWithoutALeaseIsAsked(t *testing.T) {
 
 // A clean stop that the watch shows after a list is no lease to write back.
 func TestACleanStopSeenLateLeavesNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -142,7 +142,7 @@ func TestACleanStopSeenLateLeavesNoLease(t *testing.T) {
 
 // The same, where the watch shows the clean stop just before the lease is written back.
 func TestACleanStopDuringAWriteBackLeavesNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -94,7 +94,7 @@ func TestPodOver(t *testing.T) {
 // A gateway whose pod has ended is waited for no longer; one of which that is not
 // sure, or which names no pod, for its lease.
 func TestDirectoryEndsALeaseWithItsPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		d := newDirectory(t, api)
 		for name, uid := range map[string]string{"ended": "a", "other": "b", "podless": ""} {

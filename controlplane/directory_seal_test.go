@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A machine that stood still for longer than lease and grace, and its clocks with it: the
@@ -100,7 +100,7 @@ func TestRenewalLooksAtWhatTheLeaseSays(t *testing.T) {
 		"duration": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(5)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := newFakeAPI()
 				g := newMember(t, api, nil)
 				g.start(t)
@@ -166,7 +166,7 @@ func TestDirectorySurvivesARestore(t *testing.T) {
 
 // What was over before a restore may be there again, and its gateway too.
 func TestAnEndedLeaseThatARestoreBringsBackCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		early, rv := api.get("gw"), api.version()

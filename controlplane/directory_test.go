@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func newDirectory(t *testing.T, api DirectoryLeases) *Directory {
@@ -79,7 +81,7 @@ func (f *fakeAPI) drop(name string) {
 const leaseAndGrace = 10*time.Minute + 30*time.Second
 
 func TestDirectoryCountsLeaseAndGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now().Add(-time.Hour)))
 		d := newDirectory(t, api)
@@ -111,7 +113,7 @@ func TestDirectoryCountsLeaseAndGrace(t *testing.T) {
 }
 
 func TestDirectoryEndsLeasesByLiveListsOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -138,7 +140,7 @@ func TestDirectoryEndsLeasesByLiveListsOnly(t *testing.T) {
 }
 
 func TestDirectoryDeletesWhatIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("dead", "a/1", 600, time.Now()))
 		api.write(lease("left", "left:b/1", 600, time.Now()))
@@ -161,7 +163,7 @@ func TestDirectoryDeletesWhatIsOver(t *testing.T) {
 }
 
 func TestDirectoryDoesNotDeleteALeaseRenewedMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -180,7 +182,7 @@ func TestDirectoryDoesNotDeleteALeaseRenewedMeanwhile(t *testing.T) {
 }
 
 func TestDirectoryTellsCleanStopsFromVanishedLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		for _, name := range []string{"clean", "gone", "back"} {
 			api.write(lease(name, name+"/1", 600, time.Now()))
@@ -209,7 +211,7 @@ func TestDirectoryTellsCleanStopsFromVanishedLeases(t *testing.T) {
 // The live list can show that a lease is gone before the watch does, and the
 // other way round.
 func TestDirectoryMergesListsAndEventsInAnyOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		old := api.get("gw")
@@ -249,7 +251,7 @@ func TestDirectoryMergesListsAndEventsInAnyOrder(t *testing.T) {
 }
 
 func TestDirectoryForeignHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -286,7 +288,7 @@ func TestGatewayLabel(t *testing.T) {
 }
 
 func TestDirectoryNotesATakeoverAsALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -306,7 +308,7 @@ func TestDirectoryNotesATakeoverAsALoss(t *testing.T) {
 }
 
 func TestDirectoryForgetsWhatItDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)

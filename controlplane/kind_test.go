@@ -3,7 +3,6 @@ package controlplane
 import (
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,12 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sandlane/sandlane/controlplane/controlplanepb"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // What is asked of gateways does not wait for an egress process, nor the other way round:
 // each kind's directory knows its own leases, also one that is written back.
 func TestKindsDoNotKnowEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		egress, err := NewDirectory(DirectoryOptions{Leases: api, Kind: Egress})
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // leaseModel breaks leases, calls, writes and controllers at random while one fence after
@@ -114,7 +114,7 @@ func TestLeaseModel(t *testing.T) {
 
 func runLeaseModel(t *testing.T, seed uint64, steps int, pods bool) *leaseModel {
 	var m *leaseModel
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, api: newFakeAPI(), pods: &fakePods{}, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}, gateways: ServerOptions{Log: slog.New(slog.DiscardHandler)}}
 		m = &leaseModel{simulation: s, rand: rand.New(rand.NewPCG(seed, 41)), pods: pods}
 		var list []*corev1.Pod

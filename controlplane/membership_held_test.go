@@ -2,8 +2,9 @@ package controlplane
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestMembershipHeldOnBothClocks(t *testing.T) {
@@ -74,7 +75,7 @@ func BenchmarkHeld(b *testing.B) {
 }
 
 func TestMembershipCountsFromBeforeTheLeaseWasCreated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.setAfter(func(verb, _ string) error {
 			if verb == "create" {

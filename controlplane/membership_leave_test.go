@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestMembershipLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		var g *member
 		g = newMember(t, api, func(o *MembershipOptions) {
@@ -46,7 +47,7 @@ func TestMembershipLeaves(t *testing.T) {
 }
 
 func TestMembershipLeavesARevokedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)
@@ -61,7 +62,7 @@ func TestMembershipLeavesARevokedLease(t *testing.T) {
 }
 
 func TestMembershipLeavesAnothersLeaseAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)
@@ -78,7 +79,7 @@ func TestMembershipLeavesAnothersLeaseAlone(t *testing.T) {
 }
 
 func TestMembershipLeaveGivesUpWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)

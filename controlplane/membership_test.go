@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // member runs a Membership against a fake API inside a synctest bubble and
@@ -92,7 +94,7 @@ func (g *member) wantHeld(t *testing.T, want bool, when string) {
 }
 
 func TestMembershipServesOnlyAfterListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api, listed := newFakeAPI(), make(chan error)
 		g := newMember(t, api, func(o *MembershipOptions) {
 			o.OnJoin = func(ctx context.Context) error {
@@ -133,7 +135,7 @@ func TestMembershipServesOnlyAfterListing(t *testing.T) {
 }
 
 func TestMembershipRenews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)
@@ -156,7 +158,7 @@ func TestMembershipRenews(t *testing.T) {
 }
 
 func TestMembershipOutlivesTheAPIServerForItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)
@@ -191,7 +193,7 @@ func TestMembershipOutlivesTheAPIServerForItsLease(t *testing.T) {
 }
 
 func TestMembershipCountsFromBeforeTheRenewalWasSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)
@@ -213,7 +215,7 @@ func TestMembershipCountsFromBeforeTheRenewalWasSent(t *testing.T) {
 }
 
 func TestMembershipRejoinsWhenTheRenewalIsAnsweredTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, func(o *MembershipOptions) { o.LeaseDuration, o.RenewEvery = 20*time.Second, 10*time.Second })
 		g.start(t)
@@ -237,7 +239,7 @@ func TestMembershipRejoinsWhenTheRenewalIsAnsweredTooLate(t *testing.T) {
 }
 
 func TestMembershipDropsEverythingBeforeItRejoins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		var held bool
 		var failures int
@@ -289,7 +291,7 @@ func revoke(t *testing.T, api *fakeAPI, name string) {
 }
 
 func TestMembershipBacksOffUntilAControllerCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		var lost, joined time.Time
 		g := newMember(t, api, func(o *MembershipOptions) {
@@ -330,7 +332,7 @@ func TestMembershipBacksOffUntilAControllerCalls(t *testing.T) {
 }
 
 func TestMembershipTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		a := newMember(t, api, nil)
 		a.start(t)
@@ -348,7 +350,7 @@ func TestMembershipTakesOver(t *testing.T) {
 func TestMembershipResolvesAmbiguousWrites(t *testing.T) {
 	for _, verb := range []string{"create", "update"} {
 		t.Run(verb, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := newFakeAPI()
 				if verb == "update" {
 					api.put("test", lease("gw", "old/7", 600, time.Now()))

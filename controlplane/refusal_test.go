@@ -3,12 +3,13 @@ package controlplane
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // refusePatches makes the API server answer each patch as a validation that fails does,
@@ -30,7 +31,7 @@ func (f *fakeAPI) refusePatches() (asked map[string]int) {
 
 // A revocation that the API server refuses is not done: the holder may renew.
 func TestRevokeTellsThatItIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.write(lease("gw", "a/1", 600, time.Now()))
 		d := newDirectory(t, api)
@@ -53,7 +54,7 @@ func TestRevokeTellsThatItIsRefused(t *testing.T) {
 // A renewal that a validation refuses has passed its tests: the lease is still this
 // gateway's, and needs no look.
 func TestRefusedRenewalLosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		g := newMember(t, api, nil)
 		g.start(t)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // simulation is a controller and its gateways in one synctest bubble: the real
@@ -50,7 +50,7 @@ func simulate(t *testing.T, test func(*testing.T, *simulation)) {
 // simulateWith runs gateways and a controller with some further options.
 func simulateWith(t *testing.T, gateways ServerOptions, controller ClientOptions, test func(*testing.T, *simulation)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &simulation{t: t, api: newFakeAPI(), pods: &fakePods{}, gateways: gateways, listeners: map[string]*bufconn.Listener{}, cut: map[string]bool{}}
 		s.directory = s.newDirectory()
 		s.unwatch = s.directory.watch(t)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func entry(id, claim string, flags *dataaccesslogv3.ResponseFlags) *dataaccesslogv3.AccessLogCommon {
@@ -68,7 +68,7 @@ func TestUpstreamFailureDropsTheRoute(t *testing.T) {
 
 // After a failure the next request reads live, whatever the index says.
 func TestUpstreamFailureIsResolvedLive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		r := testRoute("hello")
 		f.resolver.setIndex("hello", running(r)) // not aware of the death
@@ -118,7 +118,7 @@ func TestSuspectWithoutALiveRead(t *testing.T) {
 		"away, not in the index": {err: away, index: routing.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				r := testRoute("hello")
 				if tt.index == routing.Running {

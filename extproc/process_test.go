@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestHit(t *testing.T) {
@@ -172,7 +173,7 @@ func TestPanicFailsClosed(t *testing.T) {
 }
 
 func TestPanicInAFlightLeavesIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.put(t, testRoute("hello"))
 		s := newStream(t.Context(), host("hello")...)
@@ -243,7 +244,7 @@ func TestLeaseLostWhileParked(t *testing.T) {
 // A fence is acknowledged only when a handler that has taken a route has sent
 // its answer.
 func TestFenceWaitsForAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		r := testRoute("hello")
 		f.put(t, r)

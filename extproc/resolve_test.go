@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func (f *fixture) outcomes(outcome, reason string) float64 {
@@ -289,7 +290,7 @@ func TestIndexLagsBehindActivation(t *testing.T) {
 }
 
 func TestParkingIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool, func(o *Options) { o.Room = &fakeRoom{waiters: 3} })
 		proceed := make(chan struct{})
 		f.act.do = func(_ context.Context, r routing.Request) error {
@@ -329,7 +330,7 @@ func TestParkingIsBounded(t *testing.T) {
 }
 
 func TestClientLeavesWhileParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool)
 		f.act.do = func(ctx context.Context, _ routing.Request) error { <-ctx.Done(); return ctx.Err() }
 		ctx, cancel := context.WithCancel(t.Context())
@@ -351,7 +352,7 @@ func TestClientLeavesWhileParked(t *testing.T) {
 }
 
 func TestMaxWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFixture(t, withDefaultPool)
 		f.act.do = func(ctx context.Context, _ routing.Request) error { <-ctx.Done(); return ctx.Err() }
 		start := time.Now()

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A request waits while the point holds; one that is given up before it was sent
 // never is, and of one that was under way the answer is lost.
 func TestRequests(t *testing.T) {
 	set := arm(t)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		sent := 0
 		answer := make(chan struct{})
 		rt := Requests(point)(transport(func(*http.Request) (*http.Response, error) {

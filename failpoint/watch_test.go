@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 const point = "gateway/watch"
@@ -109,7 +111,7 @@ func write(t *testing.T, w io.Writer, text string) {
 func TestWatchIsLate(t *testing.T) {
 	set := arm(t)
 	set("delay 5s")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		w, body := open(t, "https://api/pods?watch=true")
 		got := follow(body, began)
@@ -133,7 +135,7 @@ func TestWatchIsLate(t *testing.T) {
 func TestWatchCatchesUp(t *testing.T) {
 	set := arm(t)
 	set("delay 1h")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		w, body := open(t, "https://api/pods?allowWatchBookmarks=true&watch=1")
 		got := follow(body, began)
@@ -156,7 +158,7 @@ func TestWatchCatchesUp(t *testing.T) {
 func TestOtherRequestsAreNotLate(t *testing.T) {
 	set := arm(t)
 	set("delay 1h")
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		for _, url := range []string{"https://api/pods", "https://api/pods?watch=false", "https://api/pods/watch?resourceVersion=0"} {
 			began := time.Now()
 			w, body := open(t, url)
@@ -176,7 +178,7 @@ func TestClosedWatchEnds(t *testing.T) {
 		if text != "" {
 			set(text)
 		}
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w, body := open(t, "https://api/pods?watch=true")
 			got := follow(body, time.Now())
 			if text != "" {

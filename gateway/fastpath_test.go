@@ -16,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // shown stands in for the table: it notes what it is told.
@@ -147,7 +148,7 @@ func (l *logLines) String() string {
 
 // A gateway that waits for a stuck worker says so, and not all the time.
 func TestWaitingForAWorkerIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		lines := &logLines{}
 		f := &fastPath{folder: "/dev/shm/x", log: slog.New(slog.NewTextHandler(lines, nil))}
 		said := func() int {

@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // server is a transport to one that is away for some tries.
@@ -47,7 +48,7 @@ func TestPatient(t *testing.T) {
 		"an answer that was cut off": {http.MethodGet, 20, &net.OpError{Op: "read", Err: io.EOF}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := &server{away: tc.away, fails: tc.fails}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -75,7 +76,7 @@ func TestPatient(t *testing.T) {
 
 // After a long absence the server is met at most a pause after its return.
 func TestPatientComesBackSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		back := time.Now().Add(time.Hour)
 		p := patient{transport(func(*http.Request) (*http.Response, error) {
 			if time.Now().Before(back) {

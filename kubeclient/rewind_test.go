@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // versions are those that a cache and the API server show.
@@ -64,7 +66,7 @@ func TestRewindGuard(t *testing.T) {
 		"a version without a number, cached": {cached: "x", live: "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				v := &versions{cached: c.cached, live: c.live, away: c.away}
 				g := &RewindGuard{Caches: v, Live: v, Kinds: []Kind{{&corev1.Pod{}, &corev1.PodList{}}}}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*rewindEvery)
@@ -84,7 +86,7 @@ func TestRewindGuard(t *testing.T) {
 
 // A restore in the middle of its life is noticed at the next look that is answered.
 func TestRewindGuardNoticesLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		v := &versions{cached: "1000", live: "1000"}
 		g := &RewindGuard{Caches: v, Live: v, Kinds: []Kind{{&corev1.Pod{}, &corev1.PodList{}}}}
 		ended := make(chan error, 1)

@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // starting is an API server that refuses everything until it is ready.
@@ -55,7 +56,7 @@ func TestSettled(t *testing.T) {
 		{"no patience", time.Hour, false, 2 * time.Second, http.StatusServiceUnavailable, 1, 2 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				server := &starting{ready: time.Now().Add(tc.ready), forbids: tc.forbids}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.patience)
 				defer cancel()

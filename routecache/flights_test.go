@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // waitAsync starts a wait and returns its result channel.
@@ -22,7 +24,7 @@ func returned(done <-chan error) bool {
 }
 
 func TestWaitFlightsWaitsForThePastOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := New(1)
 		before := c.Enter()
 		done := waitAsync(t.Context(), c)
@@ -52,7 +54,7 @@ func TestWaitFlightsWaitsForThePastOnly(t *testing.T) {
 // have passed. It must still be waited for.
 func TestWaitFlightsSeesStragglers(t *testing.T) {
 	for waits := range 4 {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			c := New(1)
 			phase := c.flights.phase.Load()
 			for range waits {
@@ -74,7 +76,7 @@ func TestWaitFlightsSeesStragglers(t *testing.T) {
 }
 
 func TestWaitFlightsGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := New(1)
 		stuck := c.Enter()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -104,7 +106,7 @@ func TestWaitFlightsGivesUp(t *testing.T) {
 
 // Waits that come during a wait share one.
 func TestWaitFlightsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := New(1)
 		flight := c.Enter()
 		first := waitAsync(t.Context(), c)

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/sandboxd/archive"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // stuckWriter is an answer that its client does not read: each Write lasts until the
@@ -103,7 +103,7 @@ func TestArchiveAfterAResume(t *testing.T) {
 // What a request that began before the freeze is doing to files is done before they are
 // read: the pod may be given up for what was read.
 func TestArchiveOfAFrozenSandboxAwaitsRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x := newSuspender(&stubFreezer{}, &stubHolder{}, io.Discard)
 		defer x.close()
 		begun, done := make(chan struct{}), make(chan struct{})

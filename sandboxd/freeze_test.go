@@ -20,6 +20,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/sandlane/sandlane/sandboxd/processpb"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // stubFreezer notes what it is asked for.
@@ -267,7 +268,7 @@ func (h *stubHolder) Continue()                  {}
 // While a sandbox is frozen it is looked at each second, also after a look that failed,
 // and at each repeated order; a thaw ends that, also one that fails.
 func TestLooksAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &stubFreezer{}
 		x := newSuspender(f, &stubHolder{}, io.Discard)
 		x.giveUp = func() { t.Error("it gives the sandbox up") }
@@ -328,7 +329,7 @@ func TestEscapes(t *testing.T) {
 		"at none but the first one": {1, 1000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				f, given := &stubFreezer{}, atomic.Int32{}
 				x := newSuspender(f, &stubHolder{}, io.Discard)
 				x.giveUp = func() { given.Add(1) }

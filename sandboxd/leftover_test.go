@@ -6,8 +6,9 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // leftoverWorld is a sandbox whose freezer is a stub.
@@ -47,7 +48,7 @@ func (w leftoverWorld) archive() {
 // A thaw that fails after an archive, or after a freeze that failed, is tried again until
 // it has worked, and then no more.
 func TestThawIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newLeftoverWorld(t)
 		w.archive()
 		time.Sleep(2*leftoverEvery + leftoverEvery/2)
@@ -72,7 +73,7 @@ func TestThawIsTriedAgain(t *testing.T) {
 
 // While the sandbox is frozen nothing is continued; its end continues what was left.
 func TestLeftoverOfTheFrozen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newLeftoverWorld(t)
 		w.archive()
 		w.f.fail(nil)

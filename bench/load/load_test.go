@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/bench/upstream"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // serve runs the sandboxes' server until the test ends.
@@ -72,7 +72,7 @@ func TestOpenKeepsItsRate(t *testing.T) {
 // If a server stops for a while, all requests that were due meanwhile are late, not only
 // the one that was under way.
 func TestOpenCountsFromWhenARequestWasDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		s := schedule{due: start, end: start.Add(time.Second), every: 100 * time.Millisecond}
 		var late []time.Duration

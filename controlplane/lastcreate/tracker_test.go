@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 var key = types.NamespacedName{Namespace: "n", Name: "p"}
@@ -45,7 +46,7 @@ func pass(d time.Duration) {
 func TestTrackerWritesOnceAnInterval(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{"no annotations": nil, "others": {"a": "b"}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				a := newAPI(t, annotations)
 				tracker := NewTracker(a.client(), 0)
 				if at, ok := tracker.Get(key); ok {
@@ -79,7 +80,7 @@ func TestTrackerWritesOnceAnInterval(t *testing.T) {
 
 // Many gateways with creates all the time write as often as one.
 func TestTrackersShareTheWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAPI(t, nil)
 		var trackers []*Tracker
 		for range 10 {
@@ -107,7 +108,7 @@ func TestTrackersShareTheWrites(t *testing.T) {
 }
 
 func TestTrackerMovesForwardOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAPI(t, nil)
 		tracker := NewTracker(a.client(), 0)
 		defer run(t, tracker)()
@@ -134,7 +135,7 @@ func TestTrackerMovesForwardOnly(t *testing.T) {
 
 // Another gateway writes between the look and the write: its value stays.
 func TestTrackerTestsWhatItSaw(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAPI(t, map[string]string{v1alpha1.AnnotationLastCreate: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)})
 		tracker := NewTracker(a.client(), 0)
 		defer run(t, tracker)()
@@ -151,7 +152,7 @@ func TestTrackerTestsWhatItSaw(t *testing.T) {
 // A time that lies ahead counts as now: it stays for an interval, and not for the hours
 // that it lies ahead.
 func TestTrackerAndTimesThatLieAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ahead := time.Now().Add(time.Hour)
 		a := newAPI(t, map[string]string{v1alpha1.AnnotationLastCreate: ahead.UTC().Format(time.RFC3339Nano)})
 		tracker := NewTracker(a.client(), 0)
@@ -171,7 +172,7 @@ func TestTrackerAndTimesThatLieAhead(t *testing.T) {
 }
 
 func TestTrackerWhileTheAPIServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAPI(t, nil)
 		tracker := NewTracker(a.client(), 0)
 		var failures []string
@@ -196,7 +197,7 @@ func TestTrackerWhileTheAPIServerIsAway(t *testing.T) {
 func TestTrackerForgetsAPoolThatIsGone(t *testing.T) {
 	for name, known := range map[string]bool{"read": false, "by the index": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				a := newAPI(t, nil)
 				tracker := NewTracker(a.client(), 0)
 				var gone atomic.Bool
@@ -226,7 +227,7 @@ func TestTrackerForgetsAPoolThatIsGone(t *testing.T) {
 
 // The index may be behind: the API server says that the pool is gone.
 func TestTrackerForgetsAPoolThatTheIndexStillHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tracker := NewTracker(newAPI(t, nil).client(), 0)
 		tracker.Known(func(types.NamespacedName) (string, bool) { return "", true })
 		defer run(t, tracker)()
@@ -240,7 +241,7 @@ func TestTrackerForgetsAPoolThatTheIndexStillHas(t *testing.T) {
 }
 
 func TestTrackerFlushesAtTheStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := newAPI(t, nil)
 		tracker := NewTracker(a.client(), 0)
 		stop := run(t, tracker)

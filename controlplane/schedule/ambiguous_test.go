@@ -41,7 +41,7 @@ func TestAmbiguousClaims(t *testing.T) {
 		}, "p1", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				r.stockUp("p1", "p2")
 				r.api.answers(once("claim p1", tc.answer))
 				var b binds
@@ -69,7 +69,7 @@ func TestAmbiguousClaims(t *testing.T) {
 // A claim whose answer was lost may still be on its way: once it was resolved it
 // must not land any more.
 func TestLateClaimCannotLand(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2")
 		var late func() error
 		r.api.answers(once("claim p1", func(apply func() error) error {
@@ -87,7 +87,7 @@ func TestLateClaimCannotLand(t *testing.T) {
 }
 
 func TestClaimThatCannotBeSettledKeepsItsBinding(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		r.api.answers(func(call string, apply func() error) error {
 			if strings.HasPrefix(call, "claim") {
@@ -110,7 +110,7 @@ func TestClaimThatCannotBeSettledKeepsItsBinding(t *testing.T) {
 }
 
 func TestUnfencedPodIsEnded(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2")
 		r.api.change("p1", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
 		gets(t, r.ask(t, "a", time.Minute), "p2")
@@ -124,7 +124,7 @@ func TestUnfencedPodIsEnded(t *testing.T) {
 // taken, and the finished one is ended. One that the feed shows as finished is not tried.
 func TestPodThatIsOverIsNotGiven(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
-		bubble(t, func(t *testing.T, r *rig) {
+		onRig(t, func(t *testing.T, r *rig) {
 			r.stockUp("p1", "p2", "p3")
 			r.api.change("p1", func(p *corev1.Pod) { p.Status.Phase = phase })
 			r.api.change("p2", func(p *corev1.Pod) { p.Status.Phase = phase })
@@ -143,7 +143,7 @@ func TestPodThatIsOverIsNotGiven(t *testing.T) {
 
 // A pod that has finished by the time its claim is read may have served.
 func TestClaimOnAPodThatIsOverIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.api.idle("p1")
 		claim := Claim{Namespace: "ns", PodName: "p1", PodUID: "uid-p1", SandboxID: "a", ClaimID: "c", Phase: v1alpha1.PodRunning}
 		if _, err := ApplyClaim(t.Context(), r.api, claim); err != nil {
@@ -168,7 +168,7 @@ func TestClaimThatIsOverGetsNoOtherPod(t *testing.T) {
 	} {
 		for answer, err := range map[string]error{"lost": context.DeadlineExceeded, "refused": refusal()} {
 			t.Run(name+", answer "+answer, func(t *testing.T) {
-				bubble(t, func(t *testing.T, r *rig) {
+				onRig(t, func(t *testing.T, r *rig) {
 					r.stockUp("p1", "p2")
 					r.api.answers(once("claim p1", func(apply func() error) error {
 						if err := apply(); err != nil {
@@ -194,7 +194,7 @@ func TestClaimThatIsOverGetsNoOtherPod(t *testing.T) {
 func TestUnfencedPodIsEndedOnceNotNamed(t *testing.T) {
 	for _, further := range []bool{true, false} {
 		t.Run(fmt.Sprintf("further=%v", further), func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				r.stockUp("p1")
 				if further {
 					r.stockUp("p2")
@@ -229,7 +229,7 @@ func TestUnfencedPodIsEndedOnceNotNamed(t *testing.T) {
 func TestDeadlineWhileClaiming(t *testing.T) {
 	for _, bound := range []bool{false, true} {
 		t.Run(fmt.Sprintf("bound=%v", bound), func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				r.stockUp("p1")
 				r.api.answers(once("claim p1", func(apply func() error) error {
 					<-time.After(4 * time.Second)
@@ -261,7 +261,7 @@ func TestDeadlineWhileClaiming(t *testing.T) {
 }
 
 func TestUnbindWhenNoFurtherPodComes(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		delete(r.api.pods, "p1")
 		var b binds
@@ -275,7 +275,7 @@ func TestUnbindWhenNoFurtherPodComes(t *testing.T) {
 }
 
 func TestImagesAreChangedInTheSamePatch(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		ask := func(o ClaimOptions) *ClaimRequest {
 			return r.ask(t, "a", time.Minute, func(q *ClaimRequest) { q.Opts = o })
@@ -309,7 +309,7 @@ func TestImagesAreChangedInTheSamePatch(t *testing.T) {
 // running, once the hooks are done. Pods of the template without hooks are
 // claimed running, in the same pool.
 func TestPodsWithHooksAreClaimedStarting(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		hooked := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationPostStartHooks] = `[{"name":"h"}]` }
 		r.api.idle("p1")
 		r.api.change("p1", hooked)

@@ -88,7 +88,7 @@ func TestDefiniteAnswers(t *testing.T) {
 		}, err: ErrForbidden, keeps: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				r.stockUp("p1", "p2")
 				tc.setUp(r)
 				var b binds
@@ -127,7 +127,7 @@ func TestDefiniteAnswers(t *testing.T) {
 // The first pod that refuses is written to stopping, so that nobody's claim can
 // land on it any more. The second one stays as it is, and so does its binding.
 func TestIdlePodsThatRefuseAreABug(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2", "p3")
 		r.api.answers(func(call string, apply func() error) error {
 			if strings.HasPrefix(call, "claim") {
@@ -171,7 +171,7 @@ func TestUnsentClaimKeepsItsBinding(t *testing.T) {
 	} {
 		for _, end := range []string{"deadline", "shutdown"} {
 			t.Run(name+", "+end, func(t *testing.T) {
-				bubble(t, func(t *testing.T, r *rig) {
+				onRig(t, func(t *testing.T, r *rig) {
 					r.stockUp("p1")
 					r.api.answers(func(string, func() error) error { return err })
 					var b binds
@@ -205,7 +205,7 @@ func TestIdlePodIsStoppedBeforeTheNext(t *testing.T) {
 	for name, answer := range answers {
 		for _, landed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, landed=%v", name, landed), func(t *testing.T) {
-				bubble(t, func(t *testing.T, r *rig) {
+				onRig(t, func(t *testing.T, r *rig) {
 					r.stockUp("p1", "p2")
 					var b binds
 					r.api.answers(func(call string, apply func() error) error {
@@ -238,7 +238,7 @@ func TestIdlePodIsStoppedBeforeTheNext(t *testing.T) {
 }
 
 func TestThrottlingIsWaitedOut(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		r.api.answers(once("claim", func(func() error) error { return tooMany(7) }))
 		start := time.Now()
@@ -264,7 +264,7 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 }
 
 func TestAPIServerAway(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		r.api.answers(func(string, func() error) error { return refused })

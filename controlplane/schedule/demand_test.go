@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // hashes are those of the IDs, sorted.
@@ -21,7 +23,7 @@ func hashes(ids ...string) []uint64 {
 }
 
 func TestSetSaysWhatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		set := NewSet(api)
 		defer set.Shutdown()
@@ -66,7 +68,7 @@ func TestSetSaysWhatWaits(t *testing.T) {
 
 // A claim that is under way has its pod: it needs no other.
 func TestAClaimUnderWayDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		answer := make(chan struct{})
 		api.fault = func(_ string, apply func() error) error { <-answer; return apply() }

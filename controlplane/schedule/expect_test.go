@@ -7,7 +7,7 @@ import (
 
 // A pod is to spare for one request: that which waits for it, or is expected.
 func TestExpect(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		expect := func(when string, want bool) (arrived func()) {
 			t.Helper()
 			arrived, ok := r.Expect()

@@ -13,7 +13,7 @@ import (
 // TestIdleImage: a pod that was made with an idle image gets its template's by the claim,
 // or the one that the sandbox names, and starts then; also when a follower claims it.
 func TestIdleImage(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		idles := func(name string) {
 			r.api.idle(name)
 			r.api.change(name, func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationImage] = "real" })

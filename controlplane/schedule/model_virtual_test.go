@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // virtualRounds of rapid's checks, each of which begins with small plans. A short run
@@ -34,7 +35,7 @@ func TestModel(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			p := plans(virtualOps, 20, 120).Draw(rt, "plan")
 			var broken []string
-			synctest.Test(t, func(*testing.T) { broken = p.run(&virtual{newFakeAPI()}, total) })
+			bubble.Test(t, func(*testing.T) { broken = p.run(&virtual{newFakeAPI()}, total) })
 			if len(broken) > 0 {
 				rt.Fatalf("%s", strings.Join(broken, "\n"))
 			}

@@ -103,7 +103,7 @@ func TestSeedsStartAtDifferentPods(t *testing.T) {
 // A request that lost its pod knows that its view is old. It waits until the
 // watch shows that loss, and so does not lose to all claims that came before it.
 func TestRequestThatLostAPodLooksBeforeTheNext(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2", "p3", "p4")
 		for _, name := range []string{"p1", "p2", "p3"} {
 			r.api.change(name, func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning) })

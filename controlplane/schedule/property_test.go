@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // chaos answers calls late and wrongly, before and after applying them.
@@ -52,7 +52,7 @@ func chaos(seed uint64) func(string, func() error) error {
 func TestEveryRequestGetsOneResult(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { manyRequests(t, seed) })
+			bubble.Test(t, func(t *testing.T) { manyRequests(t, seed) })
 		})
 	}
 }

@@ -16,12 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // One tenant's thousand requests delay another's one by one pod, also when
 // stock comes in one by one, and when the first tenant's claims lose their pods.
 func TestTenantsTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		of := func(tenant string) func(*ClaimRequest) {
 			return func(q *ClaimRequest) { q.Tenant = tenant }
 		}
@@ -124,7 +125,7 @@ func (f *flagged) Err() error {
 func TestCancelledRequestTakesNoPod(t *testing.T) {
 	for after, name := range []string{"before it is given a pod", "before the claim begins"} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				var b binds
 				q := r.ask(t, "a", time.Hour, b.on, func(q *ClaimRequest) { q.Ctx = &flagged{context.Background(), 0, after} })
 				next := r.ask(t, "b", time.Hour)
@@ -141,7 +142,7 @@ func TestCancelledRequestTakesNoPod(t *testing.T) {
 
 // At its deadline a request is over even if its timer is late.
 func TestPastDeadlineTakesNoPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		s := NewPoolScheduler("ns", "pool", "", "", api) // not running
 		q := &ClaimRequest{SandboxID: "a", Deadline: time.Now().Add(time.Second), ResultCh: newResults(1)}
@@ -163,7 +164,7 @@ func TestPastDeadlineTakesNoPod(t *testing.T) {
 // Pods that have the wanted images already go first: the claim changes nothing
 // and the sandbox runs at once. Otherwise the oldest is changed, in one PATCH.
 func TestPodsThatFitArePreferred(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		offer := func(name, image string) {
 			r.api.idle(name)
 			r.api.change(name, func(p *corev1.Pod) { p.Spec.Containers[0].Image = image })
@@ -262,7 +263,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"too large", statusError(413, metav1.StatusReasonRequestEntityTooLarge, nil), ErrInvalid, []string{"status 413"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				r.stockUp("p1", "p2")
 				r.api.answers(once("claim p1", func(func() error) error { return tc.err }))
 				res := result(t, r.ask(t, "a", time.Minute))
@@ -277,7 +278,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := NewSet(newFakeAPI())
 		s.PoolChanged("ns", "pool", true)
 		one, _ := s.Get("ns", "pool")
@@ -292,7 +293,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // However many requests and pods there are, a bounded number of claims is under
 // way; a request that waits for its turn can leave, and all others are served.
 func TestClaimsUnderWayAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		const n = 3 * firstClaims
 		proceed := make(chan struct{})
 		r.api.answers(func(_ string, apply func() error) error { <-proceed; return apply() })

@@ -11,7 +11,7 @@ import (
 // While a template is rolled out that adds a container, a claim which gives that
 // container an image gets a pod that has it. Only where no pod does is it invalid.
 func TestPodsThatLackAContainerArePassedOver(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		offer := func(name string, containers ...corev1.Container) {
 			r.api.idle(name)
 			r.api.change(name, func(p *corev1.Pod) { p.Spec.Containers = containers })

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // server is an API server whose claims take a time each; busy is how many are under way.
@@ -85,7 +86,7 @@ func TestClaimsFollowTheAPIServer(t *testing.T) {
 		}, most: 48, longest: 10 * time.Second, throttle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
+			onRig(t, func(t *testing.T, r *rig) {
 				s := &server{takes: tc.takes}
 				r.api.answers(s.answer)
 				took := r.claimAll(t, "a", 120)
@@ -104,7 +105,7 @@ func TestClaimsFollowTheAPIServer(t *testing.T) {
 // However slow the API server is, a scheduler has a bounded number of claims under way, and
 // so have all of a gateway together; each pool has its first ones.
 func TestClaimsOfAllPoolsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		s := &server{takes: func(int) time.Duration { return 100 * time.Millisecond }}
 		api.answers(s.answer)
@@ -144,7 +145,7 @@ func TestClaimsOfAllPoolsAreBounded(t *testing.T) {
 // An API server that was quick and has become slow is measured anew, and so is one that was
 // slow because others used it.
 func TestLatencyIsMeasuredAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		takes := 5 * time.Millisecond
 		s := &server{takes: func(int) time.Duration { return takes }}
 		r.api.answers(s.answer)
@@ -204,7 +205,7 @@ func TestWindow(t *testing.T) {
 
 // A request whose turn does not come says so: a pool that has idle pods needs no more of them.
 func TestDeadlineSaysThatPodsAreIdle(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		s := &server{takes: func(int) time.Duration { return 2 * time.Second }}
 		r.api.answers(s.answer)
 		for i := range firstClaims + 1 {

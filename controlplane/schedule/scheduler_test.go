@@ -13,12 +13,13 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
-// bubble runs a test on a rig in virtual time.
-func bubble(t *testing.T, test func(t *testing.T, r *rig), opts ...Option) {
+// onRig runs a test on a rig in virtual time.
+func onRig(t *testing.T, test func(t *testing.T, r *rig), opts ...Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := newRig(t, opts...)
 		defer r.stop()
 		test(t, r)
@@ -71,7 +72,7 @@ func fails(t *testing.T, q *ClaimRequest, want error) {
 func pass(d time.Duration) { <-time.After(d); synctest.Wait() }
 
 func TestFirstComeFirstServed(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2", "p3")
 		r.Offer(r.api.pod("p1")) // the same UID again
 		a, b, c := r.ask(t, "a", time.Minute), r.ask(t, "b", time.Minute), r.ask(t, "c", time.Minute)
@@ -92,7 +93,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 }
 
 func TestStockIsHandedOverTheMomentItTurnsIdle(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		a := r.ask(t, "a", time.Minute)
 		pass(10 * time.Second)
 		waits(t, a)
@@ -106,7 +107,7 @@ func TestStockIsHandedOverTheMomentItTurnsIdle(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		ask := func(tenant string) bool {
 			return r.Enqueue(&ClaimRequest{Tenant: tenant, ResultCh: make(chan ClaimResult, 1)})
 		}
@@ -128,7 +129,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestQueueTakesWhatStockCanServe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := newFakeAPI()
 		s := NewPoolScheduler("ns", "pool", "", "", api, WithQueueSize(1)) // not running yet
 		for i := range 5 {
@@ -147,7 +148,7 @@ func TestQueueTakesWhatStockCanServe(t *testing.T) {
 }
 
 func TestDeadlineAndCancellationWhileQueued(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(t.Context())
 		short, long := r.ask(t, "short", time.Second), r.ask(t, "long", time.Hour)
 		left := r.ask(t, "left", time.Hour, func(q *ClaimRequest) { q.Ctx = ctx })
@@ -164,7 +165,7 @@ func TestDeadlineAndCancellationWhileQueued(t *testing.T) {
 }
 
 func TestLostBindGivesThePodBack(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1")
 		a := r.ask(t, "a", time.Minute, func(q *ClaimRequest) {
 			q.Bind = func(context.Context, *corev1.Pod) error { return fmt.Errorf("create: %w", writes.ErrStale) }
@@ -180,7 +181,7 @@ func TestLostBindGivesThePodBack(t *testing.T) {
 
 func TestReservationOutlivesTheClaim(t *testing.T) {
 	m := NewMetrics(nil)
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		stale := r.api.idle("p1")
 		r.Offer(stale)
 		gets(t, r.ask(t, "a", time.Minute), "p1")
@@ -208,7 +209,7 @@ func TestReservationOutlivesTheClaim(t *testing.T) {
 }
 
 func TestForgottenPodsAreNotPicked(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		r.stockUp("p1", "p2")
 		r.Forget("uid-p1")
 		p2 := r.api.pod("p2")
@@ -220,7 +221,7 @@ func TestForgottenPodsAreNotPicked(t *testing.T) {
 }
 
 func TestShutdownAnswersEveryone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.stockUp("p1")
 		proceed := make(chan struct{})
@@ -264,7 +265,7 @@ func TestShutdownWithoutRun(t *testing.T) {
 }
 
 func TestPoolIsToldOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		a, b := r.ask(t, "a", time.Hour), r.ask(t, "b", time.Hour)
 		pass(time.Minute)
 		r.NotifyIdle()
@@ -284,7 +285,7 @@ func TestPoolIsToldOnce(t *testing.T) {
 }
 
 func TestUnbufferedResultIsDelivered(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	onRig(t, func(t *testing.T, r *rig) {
 		q := r.ask(t, "a", time.Second, func(q *ClaimRequest) { q.ResultCh = newResults(0) })
 		pass(time.Minute)
 		if res := <-resultsOf(q); !errors.Is(res.Err, ErrDeadline) {

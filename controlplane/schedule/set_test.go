@@ -8,10 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api, reg := newFakeAPI(), prometheus.NewRegistry()
 		set := NewSet(api, WithMetrics(NewMetrics(reg)))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +73,7 @@ func TestSet(t *testing.T) {
 // A scheduler that is made for the pods of a pool that is gone, or not seen yet,
 // goes with the last of them; a pool's own stays without any.
 func TestSetKeepsNoSchedulerForNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api, reg := newFakeAPI(), prometheus.NewRegistry()
 		set := NewSet(api, WithMetrics(NewMetrics(reg)))
 		has := func(what string, want int) {
@@ -114,7 +116,7 @@ func TestSetKeepsNoSchedulerForNothing(t *testing.T) {
 // A pool that is made anew at once has its own series: the scheduler that ends late
 // takes none of them.
 func TestMetricsOfAPoolMadeAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api, reg := newFakeAPI(), prometheus.NewRegistry()
 		set := NewSet(api, WithMetrics(NewMetrics(reg)))
 		set.PoolChanged("ns", "pool", true)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/egress/names"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 var addr = netip.MustParseAddr("127.0.0.1")
@@ -54,7 +55,7 @@ func unknown(t *testing.T, tab *Table, what string) {
 
 // A connection of an idle pod waits for the claim; of an unknown address it does not.
 func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tab, _ := table()
 		begin := time.Now()
 		unknown(t, tab, "no pod")
@@ -80,7 +81,7 @@ func TestWait(t *testing.T) {
 
 // A fence ends what is older, waits until it is served no more, and refuses late news of it.
 func TestFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tab, _ := table()
 		a := Pod{UID: "p", Addr: addr, RV: 5, Claim: claim(t, "a", "*")}
 		tab.See(a)
@@ -128,7 +129,7 @@ func TestFence(t *testing.T) {
 
 // A connection that does not end leaves the fence open.
 func TestFenceWithoutAnEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tab, _ := table()
 		tab.See(Pod{UID: "p", Addr: addr, RV: 5, Claim: claim(t, "a")})
 		synctest.Wait()
@@ -158,7 +159,7 @@ func TestSeeEnds(t *testing.T) {
 		"the lease":       func(t *testing.T, tab *Table) { go func() { _ = tab.Drop(t.Context()) }() },
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				tab, _ := table()
 				tab.See(Pod{UID: "p", Addr: addr, RV: 5, Claim: claim(t, "a", "*")})
 				synctest.Wait()
@@ -180,7 +181,7 @@ func TestSeeEnds(t *testing.T) {
 
 // A claim is known while the lease is held.
 func TestLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tab, lost := table()
 		tab.See(Pod{UID: "p", Addr: addr, RV: 5, Claim: claim(t, "a", "*")})
 		synctest.Wait()
@@ -200,7 +201,7 @@ func TestPolicyChanges(t *testing.T) {
 		host, then string
 		close      int
 	}{{"a.com", "a.com", 0}, {"a.com", "b.com", 1}, {"", "b.com", 0}, {"ruled.com", "*", 0}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			tab, _ := table()
 			tab.See(Pod{UID: "p", Addr: addr, RV: 5, Claim: claim(t, "a", "*")})
 			synctest.Wait()
@@ -282,7 +283,7 @@ func TestFormerConnectionsInTheQueue(t *testing.T) {
 
 // A barrier that does not pass leaves its address unknown, and is tried again.
 func TestBarrierFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tab, _ := table()
 		fail := true
 		tab.o.Barrier = func(ctx context.Context) error {

@@ -13,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/egress/seal"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A process that runs opens what is sealed after any number of rotations at once, and signs
 // with the current authority soon after.
 func TestFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := fake.NewClientBuilder().Build()
 		f, err := Follow(t.Context(), c, system, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -70,7 +71,7 @@ func TestFollow(t *testing.T) {
 // What is sealed to a key that is nowhere costs the API server a read a second, however often a
 // sandbox asks for it.
 func TestUnknownKeyIsLookedForOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		reads := 0
 		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {

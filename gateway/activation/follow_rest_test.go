@@ -14,6 +14,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // startingPod answers reads of a sandbox whose pod starts, and counts them.
@@ -39,7 +40,7 @@ func (c *startingPod) Get(_ context.Context, _ client.ObjectKey, o client.Object
 // A follower of a pod that is starting goes on at once when the index sees a change; without
 // a change it reads the API server less and less often.
 func TestAStartIsNotPolled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := &startingPod{}
 		a := New(Options{Client: c, Cache: routecache.New(0)})
 		done := make(chan error, 1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // known is what the gateway knows of a sandbox, and the answer of its pod.
@@ -64,7 +64,7 @@ func TestActivationByWhatIsKnown(t *testing.T) {
 		{"hibernates by a live read", func(*known, *activation) {}, errGone, 0, true, "u"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := &refusing{read: func(client.Object) error { return apierrors.NewNotFound(sandboxes, "s") }}
 				f := activationWith(api, 5*time.Second)
 				defer f.cancel()

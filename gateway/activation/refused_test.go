@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // refusing is an API server that refuses every write with one error, and answers
@@ -81,7 +81,7 @@ func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 		{"no such kind", apierrors.NewGenericServerResponse(http.StatusNotFound, "post", sandboxes, "", "404 page not found", 0, true), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := &refusing{err: tc.err, read: missing}
 				if tc.exists {
 					api.read = existing
@@ -109,7 +109,7 @@ func TestRefusedBindingIsNotSentWithoutPause(t *testing.T) {
 // An unbind that met a conflict has removed nothing: the pod must not be ended as if
 // no sandbox named it.
 func TestUnbindAfterAConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		api := &refusing{err: apierrors.NewConflict(sandboxes, "s", errors.New("too many writes at once"))}
 		f := activationWith(api, time.Minute)
 		defer f.cancel()
@@ -125,7 +125,7 @@ func TestUnbindAfterAConflict(t *testing.T) {
 // A follower whose claim PATCH is answered that the pod is gone, and that reads the pod as
 // idle again, sends the PATCH once a second and not as fast as the API server answers.
 func TestRefusedClaimIsNotSentWithoutPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const patience = 30 * time.Second
 		pods := schema.GroupResource{Resource: "pods"}
 		api := &refusing{err: apierrors.NewNotFound(pods, "p")}

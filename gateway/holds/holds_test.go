@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/inuse"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -92,7 +92,7 @@ func (h *held) stillHeld() bool { _, ok := h.usage.HeldNow("s", "c"); return ok 
 // No controller commits or cancels the release: after two seconds the gateway removes
 // its token, once for all requests that wait, and it cannot be carried out any more.
 func TestHeldRequestCallsTheReleaseOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		start := time.Now()
 		var waiting sync.WaitGroup
@@ -115,7 +115,7 @@ func TestHeldRequestCallsTheReleaseOff(t *testing.T) {
 
 // A request that comes when the others have waited does not wait anew.
 func TestLateRequestDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		time.Sleep(time.Minute)
 		start := time.Now()
@@ -147,7 +147,7 @@ func TestOutcomeOfAHeldRequest(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				h := newHeld(t)
 				tc.then(h)
 				if err := h.Await(t.Context(), "s", "c"); !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
@@ -168,7 +168,7 @@ func TestWatchEndsAHold(t *testing.T) {
 		"over":       func(h *held) { h.usage.ClaimEnded("s", "c") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				h := newHeld(t)
 				time.AfterFunc(time.Second, func() { tell(h) })
 				start := time.Now()
@@ -183,7 +183,7 @@ func TestWatchEndsAHold(t *testing.T) {
 // While the API server is away the outcome is unknown: the request waits for its deadline,
 // and is not answered by the sandbox. Once it is back, it is settled.
 func TestHeldWhileTheAPIServerIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		h.goAway(errors.New("connection refused"))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -201,7 +201,7 @@ func TestHeldWhileTheAPIServerIsAway(t *testing.T) {
 
 // A claim that the sandbox no longer has is held until the watch shows that.
 func TestHeldAndBoundAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := newHeld(t)
 		h.change(func(s *v1alpha1.Sandbox) { s.Spec.Binding.ClaimID, s.Spec.Release = "c2", nil })
 		time.AfterFunc(10*time.Second, func() { h.usage.ClaimEnded("s", "c") })

@@ -11,6 +11,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // reads answers shared reads, each after a while.
@@ -37,7 +38,7 @@ func (r *slowReads) read(ctx context.Context, _, _ string) (routing.Answer, erro
 // A request is answered by a read that began after it came; all that come during one
 // share the next.
 func TestSharedReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := &slowReads{state: routing.Running}
 		x := newSharedReads(r.read)
 		answers := make(chan routing.Answer, 200)
@@ -88,7 +89,7 @@ func TestReadsOfAPausedSandbox(t *testing.T) {
 		err   error
 		most  int64
 	}{{routing.Paused, nil, 10}, {routing.Running, nil, 101}, {routing.Paused, errors.New("no"), 101}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			r := &slowReads{state: c.state, err: c.err}
 			x := newSharedReads(r.read)
 			for range 1000 {
@@ -106,7 +107,7 @@ func TestReadsOfAPausedSandbox(t *testing.T) {
 
 // A request that leaves does not end the read for the others.
 func TestSharedReadIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := &slowReads{state: routing.Running}
 		x := newSharedReads(r.read)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +131,7 @@ func TestSharedReadIsLeft(t *testing.T) {
 // begins.
 func TestSharedReadsEnd(t *testing.T) {
 	for _, state := range []routing.State{routing.Running, routing.Paused} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			r := &slowReads{state: state}
 			x := newSharedReads(r.read)
 			if _, err := x.resolve(t.Context(), "", "s"); err != nil { // of a paused one a rest follows

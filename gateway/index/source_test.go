@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // fakeServer serves lists and watches of pods from the test, to a Reflector.
@@ -87,7 +89,7 @@ func (f *fakeServer) set(rv string, pods ...*corev1.Pod) {
 
 // withReflector runs the pods' source against a fake server, in virtual time.
 func withReflector(t *testing.T, streaming bool, test func(t *testing.T, f *fakeServer, j *journal, s *source)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &fakeServer{streaming: streaming}
 		f.set("10", claimedPod("p", "s", "c", "10.0.0.1", 5), idlePod("q", "10.0.0.2", 6))
 		var j journal
@@ -225,7 +227,7 @@ func TestRelistOfARewoundServer(t *testing.T) {
 
 // An index whose API server was away lists again within four seconds of its return.
 func TestReflectorComesBackSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var asked []time.Time
 		var j journal
 		x, _, _, _ := unstarted(j.hooks())

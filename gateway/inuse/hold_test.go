@@ -2,8 +2,9 @@ package inuse
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func lifted(t *testing.T, h Held) bool {
@@ -62,7 +63,7 @@ func TestOverEndsAHold(t *testing.T) {
 }
 
 func TestInUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := NewRegistry(nil)
 		if r.InUse("a", "c", time.Hour) {
 			t.Error("in use though never touched")

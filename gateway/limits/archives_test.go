@@ -4,11 +4,13 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A namespace that takes all the places it can leaves some to others, and waits for its own.
 func TestArchivesOfANamespaceLeavePlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := NewArchives(NewReader(Options{MaxStreams: streams}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

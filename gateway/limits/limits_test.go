@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 const streams = 2500 // the chart's
@@ -171,7 +172,7 @@ func TestFewAreAdmittedWhateverIsCounted(t *testing.T) {
 // never begins is forgotten.
 func TestRequestsInTransitCount(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		w.look()
 		w.sends("greedy", streams-200)
@@ -233,7 +234,7 @@ func TestSharesOfOpenRequests(t *testing.T) {
 // Many short requests are no open ones: looks between the polls see that.
 func TestShortRequestsAreNotOpen(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -273,7 +274,7 @@ func TestUnreadableEnvoyRefusesNothing(t *testing.T) {
 // all streams, and comes back when it has few. Others stay.
 func TestGreedyNamespaceLeavesTheTable(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		greedy, other := route("greedy"), route("other")
 		w.Over(greedy)

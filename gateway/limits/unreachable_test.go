@@ -3,15 +3,16 @@ package limits
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A namespace whose connections are not taken has no more than its share of those that wait,
 // also while Envoy rests between two tries, and others have theirs.
 func TestPendingRequestsCountForTheirNamespace(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		w.look()
 		w.spare = map[string]int{"greedy": 0, "other": 50}
@@ -43,7 +44,7 @@ func TestPendingRequestsCountForTheirNamespace(t *testing.T) {
 // Requests that got no connection are not in transit, tried again or not.
 func TestFailedRequestsAreNotOpen(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		w.look()
 		for range 100 { // 10,000 a second
@@ -66,7 +67,7 @@ func TestFailedRequestsAreNotOpen(t *testing.T) {
 // for.
 func TestShareBindsWhileOnePollFails(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		w.sends("greedy", 2*streams)
 		w.look()
@@ -88,7 +89,7 @@ func TestShareBindsWhileOnePollFails(t *testing.T) {
 // whose processors are busy. An Envoy that is late for long binds nobody.
 func TestLateEnvoyForgetsNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newOpenWorld()
 		w.look()
 		w.sends("greedy", 2*streams)

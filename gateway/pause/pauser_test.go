@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,6 +20,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // The state in an index's answer is replaced while the index has not seen this gateway's
@@ -198,7 +198,7 @@ func (o *busyOrders) Freeze(context.Context, string, *corev1.Pod, int64) error {
 // longer makes the pause a conflict, which is undone.
 func TestPauseMeetsASnapshot(t *testing.T) {
 	for busy, want := range map[int]error{10: nil, 1000: ErrNotRunning} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			s, pod := runs()
 			api := withSandbox(t, s, pod)
 			o := &busyOrders{busy: busy}

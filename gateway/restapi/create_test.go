@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // The end is the timeout away from when the sandbox is ready, however long that
@@ -29,7 +30,7 @@ func TestEndCountsFromReady(t *testing.T) {
 		{"the longest", `{"templateID":"base","timeout":3600}`, "/v2/sandboxes", 0, time.Hour, 0},
 	} {
 		t.Run(c.timeout, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				f := newFake()
 				var firstEnd time.Time
 				f.create = func(_ context.Context, n NewSandbox) error {
@@ -68,7 +69,7 @@ func TestEndThatCannotBeSet(t *testing.T) {
 
 // The wait for a pod ends before SDKs give up.
 func TestCreateDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.create = func(ctx context.Context, _ NewSandbox) error { <-ctx.Done(); return ctx.Err() }
 		started := time.Now()
@@ -107,7 +108,7 @@ func TestClientLeavesAtTheEnd(t *testing.T) {
 
 // Timeouts shorten, connects and refreshes do not; nothing goes beyond the longest
 // life, or gives an end to a sandbox that has none.
-func TestEnds(t *testing.T) { synctest.Test(t, testEnds) }
+func TestEnds(t *testing.T) { bubble.Test(t, testEnds) }
 
 func testEnds(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // ends are kept to the second, and rounded up

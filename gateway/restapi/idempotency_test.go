@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
 	"github.com/sandlane/sandlane/gateway/restapi/idempotency"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 const base = `{"templateID":"base"}`
@@ -27,7 +28,7 @@ func idOf(t *testing.T, w *httptest.ResponseRecorder) string {
 // Many requests of one key at once, and more of them later, make one sandbox and
 // all get its answer.
 func TestOneKeyOneSandbox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFake()
 		proceed := make(chan struct{})
 		f.create = func(context.Context, NewSandbox) error { <-proceed; return nil }
@@ -96,7 +97,7 @@ func TestKeysAreATeamsOwn(t *testing.T) {
 
 // What failed is not remembered: requests that wait get the failure, the next one tries.
 func TestFailuresAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFake()
 		proceed, fail := make(chan struct{}), true
 		f.create = func(context.Context, NewSandbox) error {
@@ -131,7 +132,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 // A client that leaves takes only its own create with it: one that waits makes
 // the sandbox. One that leaves while it waits takes nothing with it.
 func TestDesertedCreates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := newFake()
 		proceed := make(chan struct{})
 		f.create = func(ctx context.Context, _ NewSandbox) error {

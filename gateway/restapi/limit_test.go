@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func get(t *testing.T, s *Server, key, remote string, forwarded ...string) *httptest.ResponseRecorder {
@@ -24,7 +24,7 @@ func get(t *testing.T, s *Server, key, remote string, forwarded ...string) *http
 // A key has its burst at once and its rate afterwards; the headers say so, and
 // another key has its own.
 func TestKeyLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServer(t, newFake(), func(o *Options) { o.KeyLimit = ratelimit.Limit{PerSecond: 0.5, Burst: 3} })
 		for left := 2; left >= 0; left-- {
 			w := get(t, s, keyA, "")
@@ -54,7 +54,7 @@ func TestKeyLimit(t *testing.T) {
 // client writes into X-Forwarded-For is not where it comes from, and a valid key
 // from the same source works on.
 func TestBadKeyLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newServer(t, newFake(), func(o *Options) { o.BadKeyLimit = ratelimit.Limit{PerSecond: 1, Burst: 2} })
 		codes := func(n int, key, remote string, forwarded ...string) (got []int) {
 			for i := range n {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/api"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // What SDKs go by: the status, and the same code in the body.
@@ -198,7 +199,7 @@ func TestPausesAndResumesAtOnce(t *testing.T) {
 		{"pause", `{}`, false, 204}, {"pause", `{"memory":false}`, false, 204}, {"resume", `{"timeout":%d}`, true, 201},
 		{"connect", `{"timeout":%d}`, true, 201},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := slow{newFake(), make(chan struct{}), &atomic.Int32{}}
 			sandbox := f.sandboxes[idA]
 			sandbox.Paused, sandbox.EndAt = c.paused, time.Now()

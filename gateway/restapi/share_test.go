@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sandlane/sandlane/gateway/restapi/ratelimit"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // brokenMetrics has no metrics of any sandbox, and notes whose requests it gets.
@@ -38,7 +38,7 @@ func idsFrom(first, n int) string {
 // Each ID of a batch counts against its key's limit, once; what cannot be had is
 // not begun; another key has its own limit.
 func TestBatchIsCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		f := &brokenMetrics{fake: newFake()}
 		s := newServer(t, f.fake, func(o *Options) { o.Sandboxes, o.KeyLimit = f, ratelimit.Limit{PerSecond: 1, Burst: 10} })
 		for _, c := range []struct {
@@ -69,7 +69,7 @@ func TestBatchIsCounted(t *testing.T) {
 
 // A batch that cannot be answered, and requests over the limit, leave no line each.
 func TestFloodOfLinesIsLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		f := &brokenMetrics{fake: newFake()}
 		s := newServer(t, f.fake, func(o *Options) {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestDoubling(t *testing.T) {
@@ -30,7 +31,7 @@ func TestDoubling(t *testing.T) {
 }
 
 func TestSleep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if !Sleep(t.Context(), time.Second) || time.Since(began) != time.Second {
 			t.Errorf("woke after %v", time.Since(began))
@@ -60,7 +61,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestSleepUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began, wake := time.Now(), make(chan struct{}, 1)
 		if SleepOrWake(t.Context(), time.Second, wake) || time.Since(began) != time.Second {
 			t.Errorf("not woken: slept for %v", time.Since(began))

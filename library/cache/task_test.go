@@ -10,11 +10,12 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A change that comes after a task has read and before it waits is not missed.
 func TestChangeDuringTheLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		o.during = func() {
 			o.mu.Lock()
@@ -34,7 +35,7 @@ func TestChangeDuringTheLook(t *testing.T) {
 
 // One change wakes all tasks that wait for it, at once.
 func TestManyWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const waiters = 1000
 		o := newObject()
 		var all []<-chan error
@@ -61,7 +62,7 @@ func TestManyWaiters(t *testing.T) {
 
 // A task goes on waiting if the state came and went before the task saw it.
 func TestFlappingState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		done := waiting(o.task(t.Context(), ActionReady, 2), time.Minute)
 		synctest.Wait()
@@ -93,7 +94,7 @@ func TestGone(t *testing.T) {
 			o.inform(sandboxAt("another", 2))
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			o := newObject()
 			done := waiting(o.task(t.Context(), ActionReady, 2), time.Minute)
 			synctest.Wait()
@@ -127,7 +128,7 @@ func TestNotInTheInformer(t *testing.T) {
 		"another known":   {sandboxAt("another", 2), sandboxAt("u", 2), nil, nil, 0},
 		"not to be had":   {nil, sandboxAt("u", 2), away, context.DeadlineExceeded, 25 * time.Second},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			o := newObject()
 			o.informed, o.live, o.liveErr = c.informed, c.live, c.err
 			began := time.Now()
@@ -145,7 +146,7 @@ func TestNotInTheInformer(t *testing.T) {
 
 // If an informer gets no events any more, the poll finds the change.
 func TestPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		o.live = sandboxAt("u", 2)
 		began := time.Now()
@@ -157,7 +158,7 @@ func TestPoll(t *testing.T) {
 
 // While the API server does not answer, a task still gets the informer's changes.
 func TestPollThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		task := o.task(t.Context(), ActionReady, 2)
 		task.live = func(ctx context.Context) (*v1alpha1.Sandbox, error) {
@@ -182,7 +183,7 @@ func TestPollThatHangs(t *testing.T) {
 // Any number of tasks hold an action from their constructors on; a task of another action
 // gets a conflict until the last of them has released the hook.
 func TestConflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		first, second := o.task(t.Context(), ActionPause, 2), o.task(t.Context(), ActionPause, 2)
 		if err := errors.Join(first.acquire(), second.acquire()); err != nil {
@@ -229,7 +230,7 @@ func TestConflict(t *testing.T) {
 // A task can be used once, also if it ended without an answer, and a lazy task holds nothing
 // before Wait.
 func TestUsedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		waited, released, timedOut, under := o.task(t.Context(), ActionReady, 1), o.task(t.Context(), ActionReady, 1),
 			o.task(t.Context(), ActionReady, 2), o.task(t.Context(), ActionReady, 2)
@@ -260,7 +261,7 @@ func TestUsedOnce(t *testing.T) {
 
 // The end of the context with which a task was made ends the task and releases its hook.
 func TestContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		ctx, cancel := context.WithCancel(t.Context())
 		forgotten, waits, later := o.task(ctx, ActionPause, 2), o.task(ctx, ActionPause, 2), o.task(ctx, ActionPause, 2)
@@ -287,7 +288,7 @@ func TestContextEnds(t *testing.T) {
 
 // When a Cache stops, its waiting tasks end, and it makes no others.
 func TestStoppedCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		done := waiting(o.task(t.Context(), ActionReady, 2), time.Minute)
 		synctest.Wait()
@@ -309,7 +310,7 @@ func TestStoppedCache(t *testing.T) {
 // An informer that lists anew after a break reports a deletion with the last state that it
 // knew.
 func TestDeletionThatWasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObject()
 		done := waiting(o.task(t.Context(), ActionReady, 2), time.Minute)
 		synctest.Wait()

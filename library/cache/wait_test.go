@@ -15,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 	"github.com/sandlane/sandlane/library/cache"
 	"github.com/sandlane/sandlane/library/cache/cachetest"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // controller writes statuses as reconcilers/sandbox does.
@@ -64,7 +65,7 @@ func flip(ctx context.Context, c client.Client, s *v1alpha1.Sandbox, paused bool
 // started runs f in virtual time with a sandbox that runs.
 func started(t *testing.T, f func(t *testing.T, c *cache.Cache, api controller, s *v1alpha1.Sandbox)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, api := cachetest.New(t, cache.Config{}, sandbox("n", "s"))
 		x := controller{api}
 		if err := x.report(t.Context(), "s"); err != nil {

@@ -15,10 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"aead.dev/minisign"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 var build = Build{Version: "v1", OS: "linux", Arch: "amd64"}
@@ -286,7 +287,7 @@ func (stalls) Close() error               { return nil }
 
 // A download that stands still in its middle is given up.
 func TestDownloadThatStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		begun := time.Now()
 		from := &told{ReadCloser: stalls{ctx}, ctx: ctx, cancel: cancel, at: begun, progress: func(string) {}}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // startingAt is a sandbox that starts in a pod which says that it was claimed
@@ -39,7 +39,7 @@ func TestStartupTimeoutIsExact(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
 		for _, at := range []time.Duration{0, 700 * time.Millisecond, 1900 * time.Millisecond, 9 * time.Second} {
 			t.Run(fmt.Sprintf("claimed at %v by a clock %v off", at, skew), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble.Test(t, func(t *testing.T) {
 					r, _, c := setup(t, &gateways{at: nobody})
 					r.Clock, r.interval = clock.RealClock{}, 2*time.Second
 					ctx, stop := context.WithCancel(t.Context())

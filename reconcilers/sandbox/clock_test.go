@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // An end time comes to the second whatever the time of day does meanwhile: a step
@@ -39,7 +39,7 @@ func TestEndAtWhileTheClockSteps(t *testing.T) {
 		"fast by a second a minute":    {func(at time.Duration) time.Duration { return at / 60 }, end * 60 / 61, 2 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				start := time.Now()
 				s, pod := bound()
 				s.UID, s.Finalizers = "uid", []string{v1alpha1.FinalizerSandbox}

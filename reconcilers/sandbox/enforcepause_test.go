@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // slowPauseEnforcer answers when it is told to, and notes which orders it has in hand.
@@ -55,7 +56,7 @@ func orderOf(id string, number int64) controlplane.EnforcePause {
 // At most one try for a sandbox is under way: the next order cancels it and waits for its
 // end. For a sandbox that was forgotten no try begins.
 func TestOneTryASandbox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
 		queued := 0
@@ -92,7 +93,7 @@ func TestOneTryASandbox(t *testing.T) {
 // However many sandboxes are to be paused at once, a bounded number of tries is under
 // way, and each has its turn.
 func TestTriesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
 		const sandboxes = 3 * maxPauseOrders
@@ -119,7 +120,7 @@ func TestTriesAreBounded(t *testing.T) {
 // However many pods are silent, the other sandboxes have their turn at once; and a silent pod
 // is asked less and less often.
 func TestSilentPodsLeaveRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		q := &slowPauseEnforcer{answer: make(chan error), inHand: map[controlplane.EnforcePause]context.Context{}}
 		x := newFreezerOrders(clock.RealClock{}, q)
 		silence := errors.New("no answer")

@@ -13,10 +13,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func TestFencesAskAgainWithTheSameVersionAfterABackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var versions []uint64
 		var woken int
 		answer := errors.New("a gateway is away")

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // rounds is a Fencer that asks in rounds as the control plane's client does: what
@@ -67,7 +68,7 @@ func (r *rounds) run() {
 // TestFiveHundredEndsASecond: a slow gateway makes each end wait for it, and none
 // for another.
 func TestFiveHundredEndsASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const ends, each, slowest = 250, time.Second / 500, 400 * time.Millisecond
 		var objects []client.Object
 		for i := range ends {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // readyHooks last until their time is up, and a second more.
@@ -23,7 +25,7 @@ func (h *readyHooks) OnSandboxReady(ctx context.Context, _ *corev1.Pod) {
 // A reconcile does not wait for the hook, which has its time; a manager that stops does,
 // and calls it no more.
 func TestReadyHookEndsWithTheManager(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		h := &readyHooks{}
 		r := &SandboxPoolReconciler{SandboxReadyHook: h}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // Held time counts for no deadline: what is due passes as much later, also what was set
 // meanwhile, and what was due already passes after.
 func TestHeldDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &Service{log: io.Discard}
 		begun := time.Now()
 		var mu sync.Mutex
@@ -61,7 +63,7 @@ func hold(t *testing.T, s *Service) {
 
 // While held nothing starts; what waited starts after, unless its request is over.
 func TestHeldStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &Service{log: io.Discard}
 		hold(t, s)
 		left, leave := context.WithCancel(t.Context())
@@ -93,7 +95,7 @@ func TestHeldStarts(t *testing.T) {
 // A fork that takes long keeps no freeze for longer than its time: nothing is held then.
 // One that ends in time is waited for.
 func TestHoldWaitsForForks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := &Service{log: io.Discard}
 		forked, err := s.holding.starting(t.Context())
 		if err != nil {

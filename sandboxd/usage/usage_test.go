@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func tree(t *testing.T, files map[string]string) string {
@@ -81,7 +83,7 @@ func ask[T any](t *testing.T, m *Meter, query string) (answer T) {
 
 // The first answer has a share of the processor already, also after a long silence.
 func TestFirstShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newCPU(t)
 		m := &Meter{Cgroup: c.dir}
 		defer m.Close()
@@ -107,7 +109,7 @@ func TestFirstShare(t *testing.T) {
 // Samples are taken every five seconds for an hour after a question, and kept for an
 // hour.
 func TestHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newCPU(t)
 		m := &Meter{Cgroup: c.dir}
 		defer m.Close()

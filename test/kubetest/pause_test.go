@@ -3,9 +3,9 @@ package kubetest_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -21,7 +21,7 @@ func TestEventuallyLooksLess(t *testing.T) {
 		{5 * time.Second, 5300 * time.Millisecond, 40},
 		{30 * time.Second, 30300 * time.Millisecond, 140},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			began, looks := time.Now(), 0
 			kubetest.Eventually(t, "it", func() error {
 				looks++

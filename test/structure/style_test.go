@@ -54,13 +54,27 @@ func TestFilesInAFolder(t *testing.T) {
 	}
 }
 
-// Tests wait for conditions. Those that use testing/synctest may sleep: their
-// time is virtual.
+const bubbles = "test/bubble"
+
+// Tests wait for conditions. Those that run in a bubble of testing/synctest may sleep:
+// their time is virtual.
 func TestNoSleepInTests(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, f := range p.files {
-			if f.test && !importsPath(f, "testing/synctest") && callsSleep(f.syntax) {
-				t.Errorf("%s calls time.Sleep: wait for a condition, or use testing/synctest", f.path)
+			virtual := importsPath(f, "testing/synctest") || importsPath(f, module+"/"+bubbles)
+			if f.test && !virtual && calls(f.syntax, "time", "Sleep") {
+				t.Errorf("%s calls time.Sleep: wait for a condition, or use %s", f.path, bubbles)
+			}
+		}
+	}
+}
+
+// The race detector aborts in bubbles that run on several processors.
+func TestBubblesOnOneProcessor(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.files {
+			if p.dir != bubbles && calls(f.syntax, "synctest", "Test") {
+				t.Errorf("%s calls synctest.Test: use %s", f.path, bubbles)
 			}
 		}
 	}
@@ -70,11 +84,12 @@ func importsPath(f file, path string) bool {
 	return slices.ContainsFunc(f.syntax.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"`+path+`"` })
 }
 
-func callsSleep(syntax *ast.File) bool {
+// calls reports whether a file names this function of a package.
+func calls(syntax *ast.File, pkg, name string) bool {
 	found := false
 	ast.Inspect(syntax, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
-			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == name {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == pkg {
 				found = true
 			}
 		}

@@ -14,13 +14,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // A whole installation passes, and nothing of the check lives on.
@@ -93,7 +94,7 @@ func TestWithoutKey(t *testing.T) {
 
 // What has not settled is asked again, until the time is over.
 func TestSettle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tries := 0
 		if err := settle(t.Context(), settleTimeout, func() error {
 			if tries++; tries < 5 {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 func checkpointOf(name string, cause v1alpha1.CheckpointCause) *v1alpha1.Checkpoint {
@@ -49,7 +50,7 @@ func TestEmptyRefusesForSnapshots(t *testing.T) {
 // Checkpoints go before the controller does, which alone can delete their data; those of
 // pauses with their sandboxes.
 func TestEmptyDeletesCheckpoints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newClient(t, checkpointOf("a", v1alpha1.CheckpointSnapshot), checkpointOf("b", v1alpha1.CheckpointPause))
 		o := Options{Client: c, DeleteCheckpoints: true}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/credentials/issuer"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 const system = "sandlane-system"
@@ -73,7 +74,7 @@ func TestEmptyRefuses(t *testing.T) {
 
 // Empty waits for the controller, which takes the finalizers off.
 func TestEmptyWaitsForTheController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := newClient(t, sandbox("lives"), pool(), poolPod())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -134,7 +135,7 @@ func TestEmptyTakesReplicasFromEnvs(t *testing.T) {
 
 // A lease goes only after the last pod of a gateway, and others' leases stay.
 func TestLeasesWaitForPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: system, Name: name} }
 		gateway := &coordinationv1.Lease{ObjectMeta: meta("g")}
 		gateway.Labels = map[string]string{v1alpha1.LabelGateway: "true"}

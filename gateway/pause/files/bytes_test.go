@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/checkpoint"
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 const gib = 1 << 30
@@ -123,7 +123,7 @@ func TestBytesAreBounded(t *testing.T) {
 // written counts beside what was kept before it.
 func TestNamespacesAreForgotten(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := &ledger{budgets: map[*budget]struct{}{}}
 		for _, namespace := range []string{"gone", "busy"} {
 			m.listed(namespace, time.Now(), nil)

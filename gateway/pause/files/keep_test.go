@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // archiving is a sandboxd that gives one archive at a time, which takes long to be read.
@@ -60,7 +60,7 @@ func (r *slowArchive) Close() error { r.a.busy.Store(false); return nil }
 // While one gateway reads the files of a sandbox that hibernates, another that was ordered
 // to save them too waits: it creates no Checkpoints.
 func TestTwoGatewaysKeepTheSameFiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.sandbox.Spec.PauseOrder, w.sandbox.Spec.Paused, w.sandbox.Spec.PauseMode = 1, true, v1alpha1.PauseHibernate
 		if err := w.client.Create(t.Context(), w.sandbox); err != nil {

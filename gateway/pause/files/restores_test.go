@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 type closer struct{ closed bool }
@@ -13,7 +15,7 @@ func (c *closer) Close() error { c.closed = true; return nil }
 // The archive of a restore that is not asked for any more is closed, without another restore,
 // and not while a try uses it.
 func TestUnusedRestoreIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x, archive := &restores{byClaim: map[string]*restoring{}}, &closer{}
 		r := x.get("c")
 		r.archive = archive

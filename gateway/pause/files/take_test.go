@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/gateway/sandboxdclient"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // drips gives bytes now and then, until its context ends.
@@ -40,7 +41,7 @@ func (*drips) Close() error { return nil }
 // Of many snapshots and pauses at once of one sandbox whose archive drips, one reads its files;
 // the others are refused before anything is written.
 func TestOneArchiveOfAClaimAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		places := 0
 		w.x.o.Place = func(context.Context, string) (func(), error) { places++; return func() { places-- }, nil }
@@ -76,7 +77,7 @@ func TestOneArchiveOfAClaimAtATime(t *testing.T) {
 
 // A snapshot that gets no place stops no sandbox and makes no object; a pause tries again.
 func TestNoPlaceForAnArchive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.x.o.Place = func(ctx context.Context, _ string) (func(), error) { <-ctx.Done(); return nil, ctx.Err() }
 		w.archived = func() { t.Error("files are read without a place") }
@@ -107,7 +108,7 @@ func TestAnArchiveThatDripsIsCut(t *testing.T) {
 		"a slow store":   {archive: drips{bytes: 32 << 10, every: time.Second, left: 20}, store: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				begun := time.Now()
 				archive, err := newWorld(t).x.open(t.Context(), func(ctx context.Context) (io.ReadCloser, error) {
 					tc.archive.ctx = ctx

@@ -25,6 +25,7 @@ import (
 	"github.com/sandlane/sandlane/gateway/restapi"
 	"github.com/sandlane/sandlane/routecache"
 	"github.com/sandlane/sandlane/routing"
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -112,7 +113,7 @@ func TestPagesCostOnePass(t *testing.T) {
 
 // A list is kept for a while, for requests that need none newer.
 func TestKeptLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x, calls, version := manySandboxes(t, 3)
 		list := func(what, atLeast string, wantCalls int, wantKept bool) {
 			t.Helper()
@@ -142,7 +143,7 @@ func TestKeptLists(t *testing.T) {
 
 // What is kept is bounded: the oldest go, and one that is too big is not kept.
 func TestKeptListsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		k := &keptLists{}
 		put := func(namespace string, bytes int) {
 			k.put(namespace, &keptList{version: "1", read: time.Now(), sandboxes: []restapi.Sandbox{{Metadata: map[string]string{"": strings.Repeat("x", bytes)}}}})

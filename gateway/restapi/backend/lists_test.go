@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/routecache"
+	"github.com/sandlane/sandlane/test/bubble"
 	"github.com/sandlane/sandlane/test/kubetest"
 )
 
@@ -36,7 +37,7 @@ func slowLists(t *testing.T) (x *Backend, begun func() int, letGo chan struct{})
 // However many lists one key has asked for, another's begins at once; and the many
 // are begun four at a time.
 func TestListsOfOneKeyDoNotHoldUpAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x, begun, letGo := slowLists(t)
 		var asking sync.WaitGroup
 		list := func(owner string) {
@@ -71,7 +72,7 @@ func TestListsOfOneKeyDoNotHoldUpAnother(t *testing.T) {
 
 // A caller that stops waiting takes no place.
 func TestListGivesUpWithItsCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		x, begun, letGo := slowLists(t)
 		var asking sync.WaitGroup
 		for range maxLists {

@@ -2,13 +2,14 @@ package resync
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // The times lie within the bounds, all over them, and end at few moments.
 func TestBetween(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const least, most = 8 * time.Second, 12 * time.Second
 		moments := map[time.Duration]bool{}
 		for range 10_000 {

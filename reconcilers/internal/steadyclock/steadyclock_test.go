@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // machine is a clock whose wall and monotonic times go apart.
@@ -78,7 +80,7 @@ func TestSlewIsFollowed(t *testing.T) {
 
 // Keep notices a step though no other call reads the clock, and tells it once.
 func TestKeep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start, step, told := time.Now(), atomic.Int64{}, atomic.Int64{}
 		c := From(func() time.Time { return time.Now().Round(0).Add(time.Duration(step.Load())) }, func() time.Duration { return time.Since(start) })
 		ctx, stop := context.WithCancel(t.Context())

@@ -12,13 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
+	"github.com/sandlane/sandlane/test/bubble"
 )
 
 // script answers the tries in order; what is missing succeeds, and nil blocks.
@@ -85,7 +85,7 @@ func TestRun(t *testing.T) {
 			[]error{errBlock}, "[main a]", "hook a failed after 1 tries", 0, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				s := &script{answers: tt.answers}
