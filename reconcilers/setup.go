@@ -20,7 +20,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/checkpoint"
-	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/builds"
 	"github.com/sandlane/sandlane/reconcilers/checkpoints"
@@ -159,7 +158,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		BindGrace:     o.BindGrace,
 		SweepInterval: o.SweepInterval,
 		UnknownFor:    o.UnansweredPauseFor,
-		Rooms:         &pauseroom.Rooms{},
 		Metrics:       sandbox.NewMetrics(o.Registerer, poolMetrics),
 	}
 	if !o.NoRecords {
@@ -170,8 +168,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	}
 	idle := idletimeout.NewIdleTimeoutReconciler(mgr.GetClient(),
 		idletimeout.NewSandboxStore(mgr.GetClient()), o.IdleCheckInterval, o.LastActive)
-	idle.APIReader, idle.Rooms = mgr.GetAPIReader(), sandboxes.Rooms
-	idle.Metrics, idle.Hibernates = idletimeout.NewMetrics(o.Registerer), o.Checkpoints != nil
+	idle.APIReader, idle.Pauser, idle.Metrics = mgr.GetAPIReader(), sandboxes, idletimeout.NewMetrics(o.Registerer)
 	envs := &sandboxenv.SandboxEnvReconciler{
 		Client: mgr.GetClient(), Scheme: mgr.GetScheme(),
 		LocalClusterID: o.ClusterID, PluginManager: o.PluginManager, EnvRouterSync: o.EnvRouterSync,

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 )
 
 // gateways is a LastActiveSource with a Memory. at is called for each poll.
@@ -79,8 +78,7 @@ func setup(t testing.TB, g *gateways, objects ...client.Object) (*IdleTimeoutRec
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&v1alpha1.Sandbox{}, pausecount.IndexPool, pausecount.PoolsOf).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := NewIdleTimeoutReconciler(c, nil, time.Second, g)
 	r.Clock = clock

@@ -1,55 +1,60 @@
 package idletimeout
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane"
 )
 
-// An idle sandbox that asks for it is paused by the same two steps: not if it is in use,
-// and the token goes with the write. What cannot be frozen ends.
+// pauser pauses those sandboxes whose timeouts say so.
+type pauser struct {
+	t   *testing.T
+	api client.Client
+	err error
+}
+
+func (p pauser) PauseIdle(ctx context.Context, s *v1alpha1.Sandbox, token string) (bool, error) {
+	if p.err != nil || s.Spec.Timeouts.OnTimeout != v1alpha1.TimeoutPause {
+		return false, p.err
+	}
+	s = read(p.t, p.api, s.Name)
+	if s.Spec.Release == nil || s.Spec.Release.Token != token {
+		p.t.Errorf("asked to pause %+v by the token %s", s.Spec, token)
+	}
+	s.Spec.Paused, s.Spec.Release = true, nil
+	return true, p.api.Update(ctx, s)
+}
+
+// An idle sandbox that is paused instead takes the same two steps: not if it is in use, and
+// its token goes with the pause. What cannot be paused ends, but not while that is not known.
 func TestIdleSandboxIsPaused(t *testing.T) {
 	for what, c := range map[string]struct {
-		used, freezer bool
-		most          int32
-		mode          v1alpha1.PauseMode
-		store         bool
-		ends, paused  bool
+		used         bool
+		on           v1alpha1.TimeoutAction
+		err          error
+		ends, paused bool
 	}{
-		"idle":                    {false, true, 1, "", false, false, true},
-		"in use":                  {true, true, 1, "", false, false, false},
-		"without freezer":         {false, false, 1, "", false, true, false},
-		"without room":            {false, true, 0, "", false, true, false},
-		"hibernates":              {false, true, 0, v1alpha1.PauseHibernate, true, false, true},
-		"hibernates, in use":      {true, true, 0, v1alpha1.PauseHibernate, true, false, false},
-		"hibernates, but nowhere": {false, true, 1, v1alpha1.PauseHibernate, false, true, false},
+		"idle":                {false, v1alpha1.TimeoutPause, nil, false, true},
+		"in use":              {true, v1alpha1.TimeoutPause, nil, false, false},
+		"ends at its timeout": {false, "", nil, true, false},
+		"the pause fails":     {false, v1alpha1.TimeoutPause, errors.New("away"), false, false},
 	} {
 		g := &gateways{prepare: func([]controlplane.Release) (map[string]bool, error) { return map[string]bool{"s": c.used}, nil }}
 		r, clock, api := idleNow(t, g, "s")
 		s := read(t, api, "s")
-		s.Spec.Timeouts.OnTimeout, s.Spec.Timeouts.OnTimeoutMode, r.Hibernates = v1alpha1.TimeoutPause, c.mode, c.store
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "n", Name: "pod", UID: "u",
-			Labels: map[string]string{v1alpha1.LabelSandboxID: "s"}, Annotations: map[string]string{v1alpha1.AnnotationClaim: "c-s"},
-		}}
-		if c.freezer {
-			pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: v1alpha1.SandboxdPort}}}}
-		}
-		pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
-		pool.Spec.Pause = &v1alpha1.PoolPause{MaxPaused: &c.most, Modes: []v1alpha1.PauseMode{v1alpha1.PauseFreeze, v1alpha1.PauseHibernate}}
-		for _, err := range []error{api.Update(t.Context(), s), api.Create(t.Context(), pod), api.Create(t.Context(), pool)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+		s.Spec.Timeouts.OnTimeout, r.Pauser = c.on, pauser{t, api, c.err}
+		if err := api.Update(t.Context(), s); err != nil {
+			t.Fatal(err)
 		}
 		r.check(t.Context())
 		got := read(t, api, "s").Spec
-		if got.Paused != c.paused || (got.End != nil) != c.ends || got.Release != nil && got.End == nil || (got.PauseMode != "") != c.paused || c.paused && got.PauseMode != v1alpha1.TimeoutMode(s) {
+		if got.Paused != c.paused || (got.End != nil) != c.ends || (got.Release != nil) != (c.ends || c.err != nil) {
 			t.Errorf("%s: %+v", what, got)
 		}
 		// Paused, it is not idle, however long it is not used.

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
@@ -53,9 +52,16 @@ type SandboxStore interface {
 	SaveLastActive(ctx context.Context, s *v1alpha1.Sandbox, at time.Time) error
 }
 
+// Pauser is reconcilers/sandbox.
+type Pauser interface {
+	// PauseIdle pauses a sandbox as the commit of its idle release with this token, if that has
+	// not been called off. It returns false if the sandbox is to be ended instead.
+	PauseIdle(ctx context.Context, s *v1alpha1.Sandbox, token string) (bool, error)
+}
+
 // IdleTimeoutReconciler ends sandboxes that are idle for longer than their idle
 // timeout, or have not started within their startup timeout. Use
-// NewIdleTimeoutReconciler; APIReader, Clock, Metrics and Rooms may be set before Start.
+// NewIdleTimeoutReconciler; APIReader, Clock, Metrics and Pauser may be set before Start.
 type IdleTimeoutReconciler struct {
 	client   client.Client
 	store    SandboxStore
@@ -69,10 +75,8 @@ type IdleTimeoutReconciler struct {
 	Clock clock.WithTicker
 	// Metrics is nil for none.
 	Metrics *Metrics
-	// Hibernates: there is a store for the files of sandboxes that hibernate.
-	Hibernates bool
-	// Rooms is shared with reconcilers/sandbox; NewIdleTimeoutReconciler makes one.
-	Rooms *pauseroom.Rooms
+	// Pauser pauses idle sandboxes instead of ending them; nil: all end.
+	Pauser Pauser
 
 	feed   feed
 	claims claims
@@ -102,7 +106,7 @@ func NewIdleTimeoutReconciler(c client.Client, store SandboxStore, interval time
 	}
 	return &IdleTimeoutReconciler{
 		client: c, APIReader: c, store: store, interval: interval, source: source,
-		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{}, Rooms: &pauseroom.Rooms{},
+		Clock: clock.RealClock{}, claims: newClaims(), dealt: map[string]struct{}{}, saving: &throttle{},
 	}
 }
 

@@ -145,12 +145,10 @@ func (r *IdleTimeoutReconciler) begin(ctx context.Context, batch []*tracked, tim
 // commit writes the ends, or the pauses, each if its release has not been called off.
 func (r *IdleTimeoutReconciler) commit(ctx context.Context, all []pending) error {
 	return r.each(all, func(p pending) error {
-		pause, err := r.pausesInstead(ctx, p.sandbox)
-		if err != nil {
-			return err
-		}
-		if pause {
-			return r.pause(ctx, p)
+		if r.Pauser != nil {
+			if paused, err := r.Pauser.PauseIdle(ctx, p.sandbox, p.Token); err != nil || paused {
+				return err
+			}
 		}
 		return r.end(ctx, p.sandbox, v1alpha1.EndIdleTimeout, fmt.Sprintf("not used for %s", p.Idle), writes.OfRelease(p.Token), writes.NotRestoring())
 	})

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/writes"
-	"github.com/sandlane/sandlane/reconcilers/internal/pausecount"
 	"github.com/sandlane/sandlane/reconcilers/internal/resync"
 )
 
@@ -50,7 +49,7 @@ func (r *Reconciler) reconcileLive(ctx context.Context, s *v1alpha1.Sandbox) (ct
 		r.restoring.forget(s.Name)
 	}
 	if s.Spec.Paused {
-		pool, err := pausecount.Pool(ctx, r.Client, s)
+		pool, err := r.poolOf(ctx, s)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -98,25 +97,11 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Sandbox, pod *corev1
 		}
 		return nil
 	case stepPause:
-		mode := v1alpha1.TimeoutMode(s)
-		room := false
-		if mode != v1alpha1.PauseHibernate || r.Hibernates {
-			var err error
-			if room, err = pausecount.TakeRoom(ctx, r.Rooms, r.Client, s); err != nil {
-				return err
-			}
+		paused, err := r.pauseByTimeout(ctx, s, writes.PauseAs(s, v1alpha1.TimeoutMode(s)))
+		if err != nil || paused {
+			return err
 		}
-		if !room {
-			return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
-		}
-		err := r.write(ctx, s, writes.PauseAs(s, mode))
-		if err != nil {
-			r.Rooms.GiveBack(s)
-		}
-		if err != nil && !writes.Moved(err) {
-			return fmt.Errorf("pausing it at its end time: %w", err)
-		}
-		return nil
+		return r.writeEnd(ctx, s, v1alpha1.EndEndAt, "its end time has come, and its pool has as many paused sandboxes as it may, or its mode of pause is not supported")
 	case stepResume:
 		if err := r.patch(ctx, s, writes.Resume(s, r.endAfterPause(s))); err != nil {
 			return fmt.Errorf("resuming it as it cannot be frozen: %w", err)

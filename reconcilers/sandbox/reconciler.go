@@ -64,8 +64,6 @@ type Reconciler struct {
 	// Hibernates: there is a store for the files of sandboxes, so that timeouts may make
 	// them hibernate.
 	Hibernates bool
-	// Rooms is shared with reconcilers/idletimeout. Nil: shared with none.
-	Rooms *pauseroom.Rooms
 	// UnknownFor is how long a sandbox that its timeout has paused stays Pausing while its
 	// pod is silent; then it ends.
 	UnknownFor time.Duration
@@ -86,6 +84,7 @@ type Reconciler struct {
 
 	fences *fences
 	orders *freezerOrders
+	rooms  pauseroom.Rooms // of sandboxes that timeouts pause
 	// unbound has the sandboxes whose binding has no claim on its pod, podless those for
 	// which a client waits and that never had a pod, and restoring those that are resumed
 	// and whose files are not restored yet.

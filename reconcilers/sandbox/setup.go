@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
-	"github.com/sandlane/sandlane/controlplane/pauseroom"
 	"github.com/sandlane/sandlane/reconcilers/address"
 	"github.com/sandlane/sandlane/reconcilers/internal/steadyclock"
 )
@@ -103,9 +102,6 @@ func (r *Reconciler) complete() {
 		// Times that this process measures itself go by the monotonic clock; times that other
 		// processes have written go by the time of day.
 		c, r.Clock = clock.RealClock{}, steadyclock.New()
-	}
-	if r.Rooms == nil {
-		r.Rooms = &pauseroom.Rooms{}
 	}
 	r.fences = newFences(c, r.attempt)
 	r.orders = newFreezerOrders(c, r.PauseEnforcer)
