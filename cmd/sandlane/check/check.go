@@ -127,12 +127,16 @@ func (c *checker) end(ctx context.Context, id string, request http.Header) error
 	return nil
 }
 
-// clean ends a sandbox after a step that failed.
+// clean ends a sandbox after a step that failed, if it was made.
 func (c *checker) clean(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
-	if err := c.service.want(ctx, http.StatusNoContent, http.MethodDelete, "/sandboxes/"+id, http.Header{"X-Api-Key": {c.Key}}, nil); err != nil {
+	status, text, err := c.service.ask(ctx, http.MethodDelete, "/sandboxes/"+id, http.Header{"X-Api-Key": {c.Key}}, nil)
+	switch {
+	case err != nil:
 		c.Progress(fmt.Sprintf("sandbox %s may live on: %v", id, err))
+	case status != http.StatusNoContent && status != http.StatusNotFound:
+		c.Progress(fmt.Sprintf("sandbox %s may live on: its end is answered with %d: %s", id, status, start(text)))
 	}
 }
 

@@ -55,6 +55,7 @@ func TestFaults(t *testing.T) {
 		"other files":           "a sandbox of the REST API: a file through FIRST: through SECOND it is read with 200",
 		"unreachable":           "a sandbox of the REST API: a file through FIRST: through SECOND it is read with 502",
 		"reached after its end": "a sandbox of the REST API: a request to it after its end: GET http://SECOND/ is answered with 200, want 502",
+		"the program fails":     "a sandbox of a first request: the first request: GET http://FIRST/ is answered with 500",
 		"other messages":        "a sandbox of a first request: a WebSocket through SECOND: it answers",
 	} {
 		t.Run(fault, func(t *testing.T) {

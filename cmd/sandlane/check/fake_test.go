@@ -42,6 +42,8 @@ func (f *installation) gateway(n int) http.Handler {
 				process.ServeHTTP(w, r)
 			case r.URL.Path == "/files":
 				f.file(w, r, second("other files"))
+			case f.fault == "the program fails":
+				http.Error(w, "no such page", http.StatusInternalServerError)
 			case r.URL.Path == "/ws":
 				f.echo(w, r, second("other messages"))
 			}

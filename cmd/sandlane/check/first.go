@@ -16,14 +16,14 @@ func (c *checker) firstRequest(ctx context.Context) (err error) {
 	request := route(id, strconv.Itoa(c.First.Port))
 	request.Set("X-Sandbox-Pool", c.First.Pool)
 	request.Set("X-Sandbox-Api-Key", c.Key)
-	if err := get(ctx, c.service, c.First.Path, request); err != nil {
-		return fmt.Errorf("the first request: %w", err)
-	}
-	defer func() {
+	defer func() { // also of a first request that failed: the sandbox may have been made for it
 		if err != nil {
 			c.clean(ctx, id)
 		}
 	}()
+	if err := get(ctx, c.service, c.First.Path, request); err != nil {
+		return fmt.Errorf("the first request: %w", err)
+	}
 	for _, d := range c.gateways {
 		if err := get(ctx, d, c.First.Path, request); err != nil {
 			return err

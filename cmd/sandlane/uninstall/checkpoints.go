@@ -26,7 +26,7 @@ func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error
 			snapshots++
 		}
 	}
-	if snapshots > 0 && !o.DeleteCheckpoints {
+	if snapshots > 0 && !o.DeleteCheckpoints && !o.changed {
 		return nil, fmt.Errorf("%w (%d): delete them first (sandlane uninstall empty --delete-checkpoints), then uninstall again", ErrKept, snapshots)
 	}
 	return all.Items, nil
@@ -37,7 +37,7 @@ func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error
 func (o *Options) deleteCheckpoints(ctx context.Context, all []v1alpha1.Checkpoint) error {
 	for i := range all {
 		cp := &all[i]
-		if cp.DeletionTimestamp != nil {
+		if cp.DeletionTimestamp != nil || cp.Spec.Cause == v1alpha1.CheckpointSnapshot && !o.DeleteCheckpoints {
 			continue
 		}
 		err := o.Client.Delete(ctx, cp, client.Preconditions{UID: &cp.UID})

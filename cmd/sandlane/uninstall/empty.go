@@ -15,7 +15,8 @@ import (
 	"github.com/sandlane/sandlane/kubeclient/writes"
 )
 
-// What Empty refuses for, before it has changed anything.
+// What Empty refuses for at its first look, before it has changed anything. What comes after
+// that, as from a request that takes a pod meanwhile, it waits for.
 var (
 	// ErrLive: sandboxes live that may not be ended.
 	ErrLive = errors.New("sandboxes live")
@@ -39,6 +40,8 @@ type Options struct {
 	Every time.Duration
 	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
+
+	changed bool // an env or a pool was emptied
 }
 
 func (o *Options) complete() {
@@ -81,6 +84,9 @@ func Empty(ctx context.Context, o Options) error {
 		left = fmt.Sprintf("%d sandboxes and %d pods of pools", sandboxes, pods)
 		if n := len(checkpoints); n > 0 {
 			left += fmt.Sprintf(", and %d checkpoints, which a controller with --checkpoint-dir lets go", n)
+		}
+		if !o.EndSandboxes || !o.DeleteCheckpoints {
+			left += "; what was made meanwhile goes with sandlane uninstall empty --end-sandboxes --delete-checkpoints"
 		}
 		return left, nil
 	})
@@ -129,11 +135,14 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 			live++
 		}
 	}
-	if live > 0 && !o.EndSandboxes {
+	if live > 0 && !o.EndSandboxes && !o.changed {
 		return 0, fmt.Errorf("%w (%d): end them first (sandlane uninstall empty --end-sandboxes), then uninstall again", ErrLive, live)
 	}
 	for i := range all.Items {
 		s := &all.Items[i]
+		if s.Spec.End == nil && !o.EndSandboxes {
+			continue
+		}
 		if s.Spec.End == nil {
 			err := writes.EndSandbox(ctx, o.Client, s.Name, v1alpha1.EndReleased, "Sandlane was uninstalled", writes.OfUID(s.UID))
 			if err != nil && !errors.Is(err, writes.ErrStale) && !apierrors.IsNotFound(err) {
@@ -164,7 +173,8 @@ func (o *Options) settleEnvs(ctx context.Context) error {
 	for i := range envs.Items {
 		e := &envs.Items[i]
 		before := e.DeepCopy()
-		if !askForNothing(e) {
+		was, changed := askForNothing(e)
+		if !changed {
 			continue
 		}
 		if err := o.Client.Patch(ctx, e, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -173,25 +183,36 @@ func (o *Options) settleEnvs(ctx context.Context) error {
 			}
 			return fmt.Errorf("empty the env %s/%s: %w", e.Namespace, e.Name, err)
 		}
-		o.Progress(fmt.Sprintf("env %s/%s asks for no replicas now, and is not scaled any more", e.Namespace, e.Name))
+		o.changed = true
+		o.Progress(fmt.Sprintf("env %s/%s asks for no replicas now, and is not scaled any more; %s", e.Namespace, e.Name, was))
 	}
 	return nil
 }
 
 // askForNothing takes all replicas from an env, and switches its autoscaling off. It
-// reports whether that changed anything.
-func askForNothing(e *v1alpha1.SandboxEnv) (changed bool) {
-	if a := e.Spec.Autoscaling; a != nil && a.Enabled {
-		a.Enabled, changed = false, true
-	}
+// returns what it asked for, to be set again by hand, and whether that was anything.
+func askForNothing(e *v1alpha1.SandboxEnv) (was string, changed bool) {
+	was = "it asked for"
 	for c := range e.Spec.Clusters {
 		for m := range e.Spec.Clusters[c].Members {
-			if s := &e.Spec.Clusters[c].Members[m].Spec; s.Replicas == nil || *s.Replicas != 0 {
+			member := &e.Spec.Clusters[c].Members[m]
+			switch s := &member.Spec; {
+			case s.Replicas == nil:
+				s.Replicas, changed = new(int32), true
+			case *s.Replicas != 0:
+				was += fmt.Sprintf(" %d of %s", *s.Replicas, member.Name)
 				s.Replicas, changed = new(int32), true
 			}
 		}
 	}
-	return changed
+	if was == "it asked for" {
+		was += " none"
+	}
+	if a := e.Spec.Autoscaling; a != nil && a.Enabled {
+		a.Enabled, changed = false, true
+		was += ", and was scaled"
+	}
+	return was, changed
 }
 
 // scaleDown gives each pool no replicas.
@@ -217,6 +238,7 @@ func (o *Options) scaleDown(ctx context.Context) error {
 			}
 			return fmt.Errorf("empty the pool %s/%s: %w", p.Namespace, p.Name, err)
 		}
+		o.changed = true
 		o.Progress(fmt.Sprintf("pool %s/%s has no replicas now; it had %d", p.Namespace, p.Name, was))
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -72,6 +73,60 @@ func TestEmptyRefuses(t *testing.T) {
 	}
 }
 
+// A sandbox and a snapshot that are made once the pools are being emptied are neither ended nor
+// a reason to stop halfway: Empty waits until they are gone.
+func TestEmptyWaitsForWhatIsMadeMeanwhile(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		plain := newClient(t, pool(), poolPod())
+		late := []client.Object{sandbox("late"), &v1alpha1.Checkpoint{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}, Spec: v1alpha1.CheckpointSpec{Cause: v1alpha1.CheckpointSnapshot},
+		}}
+		c := interceptor.NewClient(plain.(client.WithWatch), interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				for _, l := range late {
+					if err := c.Create(ctx, l); err != nil {
+						t.Error(err)
+					}
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+		})
+		var said []string
+		done := make(chan error, 1)
+		go func() {
+			done <- Empty(t.Context(), Options{Client: c, Progress: func(line string) { said = append(said, line) }})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var p v1alpha1.SandboxPool
+		if err := plain.Get(t.Context(), client.ObjectKeyFromObject(pool()), &p); err != nil || p.Spec.Replicas != 0 {
+			t.Errorf("%d replicas, %v", p.Spec.Replicas, err)
+		}
+		if last := said[len(said)-1]; !strings.Contains(last, "1 sandboxes and 1 pods") || !strings.Contains(last, "--end-sandboxes") {
+			t.Errorf("said %q", said)
+		}
+		for _, l := range late {
+			if err := plain.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil || l.GetDeletionTimestamp() != nil {
+				t.Errorf("%T: %v, deleted at %v", l, err, l.GetDeletionTimestamp())
+			}
+			l.SetFinalizers(nil)
+			if err := errors.Join(plain.Update(t.Context(), l), plain.Delete(t.Context(), l)); err != nil {
+				t.Error(err)
+			}
+		}
+		pod := poolPod()
+		if err := errors.Join(plain.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), func() error {
+			pod.Finalizers = nil
+			return plain.Update(t.Context(), pod)
+		}(), plain.Delete(t.Context(), pod)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Empty waits for the controller, which takes the finalizers off.
 func TestEmptyWaitsForTheController(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -116,8 +171,12 @@ func TestEmptyTakesReplicasFromEnvs(t *testing.T) {
 	}}
 	*e.Spec.Clusters[0].Members[0].Spec.Replicas = 4
 	c := newClient(t, e, pool())
-	if err := Empty(t.Context(), Options{Client: c}); err != nil {
+	var said []string
+	if err := Empty(t.Context(), Options{Client: c, Progress: func(line string) { said = append(said, line) }}); err != nil {
 		t.Fatal(err)
+	}
+	if !slices.Contains(said, "env default/e asks for no replicas now, and is not scaled any more; it asked for 4 of p, and was scaled") {
+		t.Errorf("said %q", said)
 	}
 	var p v1alpha1.SandboxPool
 	if err := errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(e), e), c.Get(t.Context(), client.ObjectKeyFromObject(pool()), &p)); err != nil {
