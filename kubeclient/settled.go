@@ -84,8 +84,10 @@ func unready(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go see the transport beneath.
 func (s settled) WrappedRoundTripper() http.RoundTripper { return s.next }
 
-// ready asks the API server that the request goes to whether it has read all that it
-// judges requests by. Any account may ask (--authorization-always-allow-paths).
+// ready asks the API server that the request goes to, as the request's account, whether it has
+// read all that it judges requests by. Any account may ask (--authorization-always-allow-paths),
+// but not everywhere a request without one (--anonymous-auth=false). Where this account may not
+// ask either, nothing says that the refusal is a passing one.
 func (s settled) ready(r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 	defer cancel()
@@ -94,13 +96,20 @@ func (s settled) ready(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
+	if account := r.Header.Values("Authorization"); len(account) > 0 { // client-go adds a token above this transport
+		ask.Header["Authorization"] = account
+	}
 	res, err := s.next.RoundTrip(ask)
 	if err != nil {
 		return false
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
-	return res.StatusCode == http.StatusOK
+	switch res.StatusCode {
+	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
+		return true
+	}
+	return false
 }
 
 // repeat returns the request anew, with its body from the beginning; false if the

@@ -4,9 +4,12 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/sandlane/sandlane/test/bubble"
 )
@@ -83,5 +86,42 @@ func TestSettled(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An API server that answers nobody without a token is asked with the token of the account, and
+// a refusal of one that lets the account not ask is the answer.
+func TestSettledWithAToken(t *testing.T) {
+	for what, allowed := range map[string]bool{"it may ask": true, "it may not": false} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Header.Get("Authorization") != "Bearer account":
+				w.WriteHeader(http.StatusUnauthorized)
+			case r.URL.Path != "/readyz", !allowed:
+				w.WriteHeader(http.StatusForbidden)
+			default:
+				asked++
+			}
+		}))
+		defer server.Close()
+		config := &rest.Config{Host: server.URL, BearerToken: "account"}
+		RetryUntilAPIServerReady(config)
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		res, err := client.Post(server.URL+"/api/v1/pods", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if took := time.Since(began); res.StatusCode != http.StatusForbidden || took > settleTime/2 {
+			t.Errorf("%s: %d after %v, want 403 at once", what, res.StatusCode, took)
+		}
+		if allowed && asked == 0 {
+			t.Errorf("%s: it was not asked with the token", what)
+		}
 	}
 }
