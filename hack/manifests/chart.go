@@ -62,8 +62,14 @@ func rightsTemplate() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := strings.ReplaceAll(generated+"---\n"+string(text), systemMark, "{{ $.Release.Namespace }}")
+	out := strings.ReplaceAll(generated+"---\n"+labelled(string(text)), systemMark, "{{ $.Release.Namespace }}")
 	return []byte(strings.ReplaceAll(out, keyMark, "{{ $.Values.keyNamespace.name }}")), nil
+}
+
+// labelled gives each object the labels of the chart's objects.
+func labelled(objects string) string {
+	const metadata = "\nmetadata:\n"
+	return strings.ReplaceAll(objects, metadata, metadata+"  labels: {{ include \"sandlane.labels\" $ | nindent 4 }}\n")
 }
 
 // bindingsTemplate renders what a team's namespace binds.
@@ -91,7 +97,7 @@ func definitionsTemplate() ([]byte, error) {
 			return nil, fmt.Errorf("read the CRDs: %w", err)
 		}
 		const annotations = "  annotations:\n"
-		quoted := strings.TrimPrefix(strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`), "---\n")
+		quoted := labelled(strings.TrimPrefix(strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`), "---\n"))
 		before, after, found := strings.Cut(quoted, annotations)
 		if !found {
 			return nil, fmt.Errorf("%s has no annotations", file)

@@ -123,6 +123,21 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return normal(a) == normal(b)
 }
 
+// Policies of a cluster may refuse objects without a label.
+func TestRenderedLabels(t *testing.T) {
+	objects, _ := rendered(t, `commonLabels={"owner":"me"},tests.enabled=true,egress={"enabled":true,"serviceAddress":"10.96.0.53"},gateway.autoscaling.enabled=true,`+
+		`networkPolicies={"enabled":true,"apiServerRanges":["10.0.0.1/32"]},checkpoints.enabled=true,monitoring={"monitor":"PodMonitor","rules":{"enabled":true},"dashboard":{"enabled":true}}`)
+	if len(objects) < 50 {
+		t.Errorf("%d objects", len(objects))
+	}
+	for _, object := range objects {
+		metadata := object["metadata"].(map[string]any)
+		if labels, _ := metadata["labels"].(map[string]any); labels["owner"] != "me" {
+			t.Errorf("%s %s has the labels %v", object["kind"], metadata["name"], labels)
+		}
+	}
+}
+
 // The Service has the port of the protocol that Envoy speaks, and the notes' URLs are
 // answered there.
 func TestRenderedServiceAndNotes(t *testing.T) {
