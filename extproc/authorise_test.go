@@ -293,7 +293,9 @@ func TestReach(t *testing.T) {
 		})
 		t.Run(tt.name+"/starting", func(t *testing.T) {
 			f := newFixture(t)
-			f.resolver.setIndex(tt.id, routing.Answer{State: routing.Starting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"})
+			starting := routing.Answer{State: routing.Starting, Namespace: "team", Pool: tt.pool, Guarded: tt.guarded, UID: "second"}
+			f.resolver.setIndex(tt.id, starting)
+			f.resolver.live[tt.id] = starting
 			f.act.do = func(context.Context, routing.Request) error { f.put(t, route); return nil }
 			check(t, f)
 		})

@@ -13,7 +13,7 @@ import (
 // Reasons for a refusal that only this package finds; those of the parts behind its interfaces
 // are package routing's.
 var (
-	// ErrForbidden: the caller may not do this.
+	// ErrForbidden: the sandbox has no pod, and nobody may have one claimed for it by a request.
 	ErrForbidden = errors.New("forbidden")
 	// ErrTransitioning: the sandbox was paused again each time the request had resumed it.
 	ErrTransitioning = errors.New("the sandbox is still transitioning")
@@ -52,7 +52,7 @@ func rejectionOf(err error) *rejection {
 	case errors.Is(err, routing.ErrNoMember):
 		return unavailable(reasonNoCapacity, "The sandbox's env has no pool yet. Try again in a moment; if that lasts, the conditions of the SandboxEnv say why.", err)
 	case errors.Is(err, ErrForbidden):
-		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageResumeDenied}
+		return &rejection{reason: reasonForbidden, status: http.StatusForbidden, message: messageNoClaim}
 	case errors.Is(err, routing.ErrBadKey):
 		return rejectBadKey()
 	case errors.As(err, &invalid):
@@ -135,6 +135,7 @@ func retryAfter(err error) time.Duration {
 
 const (
 	messageUnavailable  = "The sandbox gateway could not answer. Try again in a moment."
+	messageNoClaim      = "The sandbox has no pod, and its pool lets no request claim one. Set firstRequest of its pool or env, or make a sandbox by the REST API."
 	messageResumeDenied = "This sandbox can't be resumed with the credentials provided. Check your access token and try again."
 )
 

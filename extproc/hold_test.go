@@ -156,3 +156,15 @@ func TestFullSandbox(t *testing.T) {
 		t.Errorf("answer %+v", got)
 	}
 }
+
+// A request that its namespace has no room for is a use of its sandbox, which would be released
+// as idle otherwise while its client tries again and again.
+func TestARequestWithoutRoomIsAUse(t *testing.T) {
+	f := newFixture(t, func(o *Options) { o.Room = &fakeRoom{full: true} })
+	r := testRoute("a")
+	f.put(t, r)
+	f.Server.o.Now = func() int64 { return 7 }
+	if got, use := f.ask(t, host("a")...), f.activity.ClaimUse("a", r.ClaimID); got.status != http.StatusTooManyRequests || use.Load() != 7 {
+		t.Errorf("answer %+v, noted at %d", got, use.Load())
+	}
+}

@@ -34,6 +34,9 @@ func validPath(p string) bool {
 // written. Each other reading of the path must name the same target.
 func parsePath(p string) (Target, error) {
 	full, _, _ := strings.Cut(p, "?")
+	if costly(full) {
+		return Target{}, errLongPath
+	}
 	t, upstream, err := parseSegments(full)
 	if err != nil && !errors.Is(err, ErrNoTarget) {
 		return Target{}, err
@@ -72,6 +75,16 @@ func parseSegments(full string) (t Target, rest int, err error) {
 		return Target{}, 0, err
 	}
 	return Target{ID: id, Port: port, Form: FormPath}, len(pathPrefix) + len(idPart) + 1 + len(portPart), nil
+}
+
+// maxRead is the length in bytes up to which every path is read in each way. Envoy takes one of
+// 60 KB, whose dozens of readings would cost milliseconds before anybody is known.
+const maxRead = 4096
+
+// costly reports whether a path without its query is too long for its readings. A clean one has
+// no other reading than itself.
+func costly(p string) bool {
+	return len(p) > maxRead && (strings.ContainsAny(p, `%\`) || path.Clean(p) != strings.TrimSuffix(p, "/"))
 }
 
 // maxDecoded is how often readings decodes a path: once more than any server should.
@@ -130,9 +143,12 @@ const sandboxdPort = 49983
 
 // controlPath looks for a path of sandboxd that only the control plane may
 // call, in each reading of the path, whatever the method, and returns it. A path that
-// cannot be decoded is an error.
+// cannot be decoded is an error, and so is one that is costly.
 func controlPath(p string) (reserved string, err error) {
 	p, _, _ = strings.Cut(p, "?")
+	if costly(p) {
+		return "", errLongPath
+	}
 	if _, err := url.PathUnescape(p); err != nil {
 		return "", errPath
 	}

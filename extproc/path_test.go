@@ -3,6 +3,7 @@ package extproc
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -59,6 +60,31 @@ func TestControlPath(t *testing.T) {
 		if reserved != tt.reserved || !errors.Is(err, tt.err) {
 			t.Errorf("controlPath(%q) = %q, %v; want %q, %v", tt.path, reserved, err, tt.reserved, tt.err)
 		}
+	}
+}
+
+// A long path that would have many readings is refused, since they cost milliseconds before
+// anybody is known. A clean one is read.
+func TestLongPaths(t *testing.T) {
+	long := "/" + strings.Repeat("a", 60_000)
+	for _, p := range []string{long + `\b/./%5cb/%2e/%255cb/%252e/x`, long + "/%61", long + "//", long + "/../x"} {
+		for what, read := range map[string]func() error{
+			"on sandboxd's port": func() error { _, err := controlPath(p); return err },
+			"on a shared host": func() error {
+				_, err := ParseTarget(&Headers{Authority: Field{Value: "localhost", Count: 1}, Path: Field{Value: p, Count: 1}})
+				return err
+			},
+		} {
+			if err := read(); !errors.Is(err, errLongPath) {
+				t.Errorf("...%s %s: %v", p[len(long):], what, err)
+			}
+		}
+	}
+	if target, err := ParseTarget(&Headers{Authority: Field{Value: "localhost", Count: 1}, Path: Field{Value: "/sandboxes/a/8000" + long + "/?%", Count: 1}}); err != nil || target.ID != "a" {
+		t.Errorf("a clean one: %+v, %v", target.ID, err)
+	}
+	if _, err := controlPath(long + "/"); err != nil {
+		t.Error(err)
 	}
 }
 

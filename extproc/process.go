@@ -102,9 +102,10 @@ func (s *Server) serve(c *call) error {
 
 // fromCache answers with the cached route, all inside one flight of the cache;
 // answered is false on a miss. The invariants need this order: enter the flight,
-// Get, look at the lease, look for room for the request, touch the use, look whether requests of the claim are
-// held for an idle release, send the answer, leave the flight. A
-// held request is a miss, with held set.
+// Get, look at the lease, touch the use, look for room in its namespace, look whether requests of
+// the claim are held for an idle release, send the answer, leave the flight. A held request is a
+// miss, with held set. One that finds no room is use too, since nothing else of that sandbox may
+// be open.
 func (s *Server) fromCache(c *call) (answered bool, err error) {
 	flight := s.o.Cache.Enter()
 	defer flight.Leave()
@@ -122,10 +123,10 @@ func (s *Server) fromCache(c *call) (answered bool, err error) {
 	if r.Use.Full() {
 		return false, ErrOpenLimit
 	}
+	r.Use.Touch(s.o.Now())
 	if !s.o.Room.Open(r) {
 		return false, ErrNamespaceOpen
 	}
-	r.Use.Touch(s.o.Now())
 	if r.Use.Holding() {
 		s.o.Room.Unsent(r)
 		c.held, c.heldIn = r.ClaimID, pool.Namespace

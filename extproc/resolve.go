@@ -216,6 +216,9 @@ func (s *Server) authoriseAndActivate(ctx context.Context, c *call, m *missState
 		c.outcome = outcomeClaimed
 	case routing.Starting, routing.MaybeFrozen: // following its activation wakes it
 		if err := s.admit(c, accessFactsOf(&res)); err != nil {
+			if m.doubt == noDoubt { // what it must show may be another: the index can be behind its pod
+				return routing.ErrExists
+			}
 			return err
 		}
 		r.MayClaim = s.mayActivate(c, res) == nil

@@ -242,6 +242,21 @@ func TestStartingIsFollowed(t *testing.T) {
 	}
 }
 
+// The index may know of a claim and not of its pod yet, which says what must be shown on sandboxd's
+// port: the API server is read before a request is refused.
+func TestStartingPodThatTheIndexHasNotSeen(t *testing.T) {
+	f := newFixture(t)
+	r := testRoute("hello")
+	r.Pool, r.Private, r.Guarded, r.TokenUID = routecache.PoolOf("team", "closed"), true, true, new(types.UID("u"))
+	f.resolver.setIndex("hello", routing.Answer{State: routing.Starting, Namespace: "team", Pool: "closed", Private: true, UID: "u"})
+	live := running(r)
+	live.Guarded, live.UID = true, "u"
+	f.resolver.live["hello"] = live
+	if a := f.ask(t, ":authority", "49983-hello.localhost", ":path", "/health", "x-access-token", "of sandboxd"); a.destination == "" {
+		t.Errorf("answer %+v", a)
+	}
+}
+
 // A request that follows an activation may only have a pod claimed if the pool lets it.
 func TestFollowersMayClaimWhatTheirPoolAllows(t *testing.T) {
 	for _, tt := range []struct {

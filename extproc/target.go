@@ -50,6 +50,7 @@ var (
 	errPort       = &BadTargetError{"Invalid sandbox port. It is a decimal number from 1 to 65535 without leading zeros"}
 	errUpgrade    = &BadTargetError{"Port 49983 of a sandbox upgrades no connection"}
 	errPath       = &BadTargetError{"Invalid path"}
+	errLongPath   = &BadTargetError{"Invalid path: here, before its query, one of more than 4096 bytes has no %, backslash, double slash or dot segment"}
 	errMissingID  = &BadTargetError{"missing header: a sandbox port header comes with the sandbox ID header of the same name"}
 	errMissing    = &BadTargetError{"missing header: a sandbox ID header comes with the sandbox port header of the same name"}
 	errDuplicate  = &BadTargetError{"A header that may come once is sent more often"}
