@@ -29,7 +29,8 @@ type ownView struct {
 	// of an end a moment after it is written, and must not be believed meanwhile: a
 	// client that was told that a sandbox is killed must not reach it any more, since SDKs tell a
 	// kill from a command that ended by a 502 of /health. An end is final,
-	// and a claim ID is never used again, so what is remembered here stays true.
+	// and a claim ID is never used again, so what is remembered here stays true until the API
+	// server goes back to an older state.
 	ended *lru.Cache[string, struct{}]
 }
 
@@ -43,6 +44,9 @@ func newOwnView(x *index.Index, live *index.Live, ready *sandboxdclient.Readines
 
 // Add implements backend.Endings; it is called when the end of the claim's sandbox is written.
 func (v *ownView) Add(claim string) { v.ended.Add(claim, struct{}{}) }
+
+// rewind forgets the ends: the API server has gone back to an older state, which may have none of them.
+func (v *ownView) rewind() { v.ended.Purge() }
 
 // Correct implements backend.Endings: it changes the answer of the index where this gateway's
 // own writes are newer. It is Ended if this gateway ended its claim.

@@ -70,11 +70,19 @@ func TestARestoredEtcd(t *testing.T) {
 		t.Fatal("no route to begin with")
 	}
 	ended := guard(t, p)
+	g.usage.ClaimEnded("back", "c") // as if it had run when the backup was made
+	g.own.Add("c")
 
 	p.Restore(t)
 	knows("lost", routing.Unknown)
 	if g.cache.Get("lost") != nil {
 		t.Error("a route of before is kept")
+	}
+	if use := g.usage.ClaimUse("back", "c"); g.usage.Existing("back", "c") != use {
+		t.Error("the use of a claim that runs again is not kept")
+	}
+	if a := g.own.Correct(routing.Answer{State: routing.Running, ClaimID: "c"}); a.State != routing.Running {
+		t.Errorf("a claim that runs again is %v", a.State)
 	}
 	now := g.index.PodRV()
 	if now >= before {

@@ -120,7 +120,11 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent) er
 	g.index = index.New(index.Options{Client: c, Log: g.o.Log, Hooks: index.Hooks{
 		SandboxChanged: g.cache.Invalidate,
 		PodsSeen:       g.cache.PodsSeen,
-		PodsRewound:    g.cache.Rewind,
+		PodsRewound: func() { // the routes last: they name uses
+			g.usage.Rewind()
+			g.own.rewind()
+			g.cache.Rewind()
+		},
 		PodAvailable:   g.set.Offer,
 		PodUnavailable: g.set.Forget,
 		PoolChanged: func(namespace, name string, exists bool) {

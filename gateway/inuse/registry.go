@@ -195,6 +195,15 @@ func (r *Registry) ClaimEnded(id, claim string) {
 	r.endedNext = (r.endedNext + 1) % maxEnded
 }
 
+// Rewind forgets which claims have ended: the API server has gone back to an older state, in
+// which they may run.
+func (r *Registry) Rewind() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.ended)
+	r.endedOrder, r.endedNext = nil, 0
+}
+
 // remove takes out a claim's entry, if there is one. Under mu.
 func (r *Registry) remove(key claimKey) {
 	var before *entry
