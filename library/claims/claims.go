@@ -29,7 +29,8 @@ type SandboxBase struct {
 	Namespace, Pool, Env string
 	PodName              string
 	PodUID               types.UID
-	// Address is empty if the pod cannot be reached.
+	// Address is empty if the pod cannot be reached, or is not to be: it is over or being deleted,
+	// and another pod may get its address.
 	Address string
 	Phase   v1alpha1.PodPhase
 	// ClaimedAt and StartedAt are zero if they are not noted.
@@ -55,9 +56,12 @@ func SandboxBaseFromPod(pod *corev1.Pod) (SandboxBase, bool) {
 	b := SandboxBase{
 		ID: pod.Labels[v1alpha1.LabelSandboxID], ClaimID: pod.Annotations[v1alpha1.AnnotationClaim],
 		Namespace: pod.Namespace, Pool: pod.Labels[v1alpha1.LabelPool], Env: pod.Labels[v1alpha1.LabelEnv],
-		PodName: pod.Name, PodUID: pod.UID, Address: v1alpha1.RoutableAddress(pod), Phase: v1alpha1.PhaseOf(pod),
+		PodName: pod.Name, PodUID: pod.UID, Phase: v1alpha1.PhaseOf(pod),
 		ClaimedAt: noted(v1alpha1.AnnotationClaimedAt), StartedAt: noted(v1alpha1.AnnotationStartedAt),
 		Images: map[string]string{}, CPU: limit(pod, corev1.ResourceCPU), Memory: limit(pod, corev1.ResourceMemory),
+	}
+	if serves(pod) {
+		b.Address = v1alpha1.RoutableAddress(pod)
 	}
 	for i := range pod.Spec.Containers {
 		b.Images[pod.Spec.Containers[i].Name] = pod.Spec.Containers[i].Image
@@ -65,10 +69,17 @@ func SandboxBaseFromPod(pod *corev1.Pod) (SandboxBase, bool) {
 	return b, b.ClaimID != "" && b.ID != ""
 }
 
-// SandboxBaseOf reads a pod and its Sandbox; false unless both name each other.
+// serves reports whether a claimed pod is not over.
+func serves(pod *corev1.Pod) bool {
+	phase := v1alpha1.PhaseOf(pod)
+	return (phase == v1alpha1.PodStarting || phase == v1alpha1.PodRunning) && pod.DeletionTimestamp == nil && !v1alpha1.Finished(pod)
+}
+
+// SandboxBaseOf reads a pod and its Sandbox; false unless both name each other and the sandbox
+// has not ended.
 func SandboxBaseOf(pod *corev1.Pod, s *v1alpha1.Sandbox) (SandboxBase, bool) {
 	b, claimed := SandboxBaseFromPod(pod)
-	if !claimed || !v1alpha1.Backs(pod, s) {
+	if !claimed || s.Spec.End != nil || !v1alpha1.Backs(pod, s) {
 		return SandboxBase{}, false
 	}
 	b.Team, b.User, b.Metadata = s.Spec.Team, s.Spec.Metadata["user"], maps.Clone(s.Spec.Metadata)
@@ -88,7 +99,8 @@ func limit(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity) {
 }
 
 // FindClaimedPodBySandboxID returns the pod that backs the sandbox: both name each
-// other. ErrSandboxNotFound if there is none in the namespace; an empty one means any.
+// other. ErrSandboxNotFound if there is none in the namespace, or the sandbox has ended; an empty
+// namespace means any.
 func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, namespace, id string) (*corev1.Pod, error) {
 	s := &v1alpha1.Sandbox{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: id}, s); apierrors.IsNotFound(err) {
@@ -96,7 +108,7 @@ func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, namesp
 	} else if err != nil {
 		return nil, fmt.Errorf("reading sandbox %s: %w", id, err)
 	}
-	if s.Spec.Binding == nil || namespace != "" && s.Spec.Namespace != namespace {
+	if s.Spec.Binding == nil || s.Spec.End != nil || namespace != "" && s.Spec.Namespace != namespace {
 		return nil, ErrSandboxNotFound
 	}
 	pod := &corev1.Pod{}
@@ -118,11 +130,8 @@ func ListClaimedPods(ctx context.Context, reader client.Reader, namespace string
 	}
 	var out []corev1.Pod
 	for i := range pods.Items {
-		switch p := &pods.Items[i]; v1alpha1.PhaseOf(p) {
-		case v1alpha1.PodStarting, v1alpha1.PodRunning:
-			if p.Annotations[v1alpha1.AnnotationClaim] != "" && p.DeletionTimestamp == nil {
-				out = append(out, *p)
-			}
+		if p := &pods.Items[i]; p.Annotations[v1alpha1.AnnotationClaim] != "" && serves(p) {
+			out = append(out, *p)
 		}
 	}
 	return out, nil

@@ -49,6 +49,18 @@ func TestLookups(t *testing.T) {
 	put("b", "blue", v1alpha1.PodStarting, "c")
 	put("over", "red", v1alpha1.PodStopping, "c")
 	put("stray", "red", v1alpha1.PodRunning, "another")
+	put("evicted", "red", v1alpha1.PodRunning, "c")
+	evicted := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "evicted"}, evicted); err != nil {
+		t.Fatal(err)
+	}
+	evicted.Status.Phase = corev1.PodFailed
+	if err := c.Status().Update(t.Context(), evicted); err != nil {
+		t.Fatal(err)
+	}
+	if b, ok := SandboxBaseFromPod(evicted); !ok || b.Address != "" {
+		t.Errorf("a pod that is over has the address %s", b.Address)
+	}
 	names := func(pods []corev1.Pod, err error) (out string) {
 		t.Helper()
 		if err != nil {
@@ -90,7 +102,17 @@ func TestLookups(t *testing.T) {
 		b.CPU.String() != "500m" || b.Memory.String() != "1Gi" {
 		t.Errorf("%+v", b)
 	}
-	s.Spec.Binding.ClaimID = "another"
+	s.Spec.End = &v1alpha1.End{Reason: v1alpha1.EndReleased}
+	if err := c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindClaimedPodBySandboxID(t.Context(), c, "n", "a"); !errors.Is(err, ErrSandboxNotFound) {
+		t.Errorf("an ended one: %v", err)
+	}
+	if _, ok := SandboxBaseOf(pod, s); ok {
+		t.Error("an ended sandbox has a pod")
+	}
+	s.Spec.End, s.Spec.Binding.ClaimID = nil, "another"
 	if _, ok := SandboxBaseOf(pod, s); ok {
 		t.Error("a pod is taken for that of a sandbox with another claim")
 	}

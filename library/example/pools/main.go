@@ -104,6 +104,9 @@ func run(ctx context.Context, namespace, pool, id string) error {
 	if _, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: offer, UpdateFunc: func(_, o any) { offer(o) },
 		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok { // it went while the watch was broken
+				o = last.Obj
+			}
 			if p, ok := o.(*corev1.Pod); ok {
 				scheduler.Forget(p.UID)
 			}
