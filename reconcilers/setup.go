@@ -91,7 +91,9 @@ type Options struct {
 	AdoptPools bool
 	// EnvRouterSync: see sandboxenv.SandboxEnvReconciler. It may be nil.
 	EnvRouterSync sandboxenv.EnvRouterSync
-	// Checkpoints is the folder of checkpoints' data. Nil: Checkpoint objects are left alone.
+	// Checkpoints is the folder of checkpoints' data. Nil: there is none. Checkpoints that are
+	// deleted go then too, or their namespaces could not; the data of earlier ones stays until it
+	// is swept by a controller that has the folder again.
 	Checkpoints *checkpoint.Folder
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
@@ -187,12 +189,16 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		}
 	}
 	kept := checkpoints.NewMetrics(o.Registerer) // also without a folder: alerts and dashboards name them
+	ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metrics: kept}
 	if o.Checkpoints != nil {
-		ends := &checkpoints.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Store: o.Checkpoints, Metrics: kept}
+		ends.Store = o.Checkpoints
 		sweeper := &checkpoints.Sweeper{Live: mgr.GetAPIReader(), Store: o.Checkpoints, Partial: o.Checkpoints.Sweep}
-		if err := errors.Join(ends.SetupWithManager(mgr, o.Controller), sweeper.SetupWithManager(mgr)); err != nil {
+		if err := sweeper.SetupWithManager(mgr); err != nil {
 			return err
 		}
+	}
+	if err := ends.SetupWithManager(mgr, o.Controller); err != nil {
+		return err
 	}
 	if o.TemplateRegistry != "" {
 		built := &builds.Reconciler{Client: mgr.GetClient(), Registry: o.TemplateRegistry, PullSecret: o.TemplatePullSecret, Checkpoints: o.Checkpoints != nil}

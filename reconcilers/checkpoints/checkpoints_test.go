@@ -248,3 +248,38 @@ func TestSweepWithoutAList(t *testing.T) {
 type noReader struct{ client.Reader }
 
 func (noReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return errStore }
+
+// A controller without a store, as after a rollback to before there was one, lets a Checkpoint
+// go that is deleted, since its namespace would stay for ever otherwise, and ends the sandbox
+// of such a namespace that needs one.
+func TestWithoutAStore(t *testing.T) {
+	deleted := metav1.NewTime(start)
+	snapshot, paused := one("snapshot", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded}), one("paused", v1alpha1.CheckpointStatus{Phase: v1alpha1.CheckpointSucceeded})
+	paused.Spec = v1alpha1.CheckpointSpec{Cause: v1alpha1.CheckpointPause, SandboxID: "s", SandboxUID: "s-uid", ClaimID: "c"}
+	s := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s-uid", Generation: 1}, Spec: v1alpha1.SandboxSpec{
+		Namespace: "ns", Paused: true, PauseMode: v1alpha1.PauseHibernate, Restore: &v1alpha1.Restore{Checkpoint: "paused"},
+	}}
+	snapshot.DeletionTimestamp, paused.DeletionTimestamp = &deleted, &deleted
+	w := newWorld(t, snapshot, paused, s)
+	w.r.Store = nil
+	if phase, _ := w.reconcile("snapshot"); phase != "" {
+		t.Errorf("the snapshot is %s", phase)
+	}
+	if phase, _ := w.reconcile("paused"); phase != v1alpha1.CheckpointSucceeded {
+		t.Errorf("the files that a sandbox needs are %q", phase)
+	}
+	ns := &corev1.Namespace{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "ns"}, ns); err != nil {
+		t.Fatal(err)
+	}
+	ns.Finalizers = []string{"kubernetes"}
+	if err := errors.Join(w.client.Update(t.Context(), ns), w.client.Delete(t.Context(), ns)); err != nil {
+		t.Fatal(err)
+	}
+	if phase, _ := w.reconcile("paused"); phase != "" {
+		t.Errorf("the files of a sandbox whose namespace goes are %q", phase)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "s"}, s); err != nil || s.Spec.End == nil {
+		t.Errorf("the sandbox: %v, %+v", err, s.Spec.End)
+	}
+}

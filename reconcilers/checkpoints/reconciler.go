@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -44,7 +45,9 @@ type Store interface {
 type Reconciler struct {
 	client.Client
 	// Live must not read from a cache.
-	Live  client.Reader
+	Live client.Reader
+	// Store has the data. Nil: there is none now, and data of before is left to the Sweeper of a
+	// later process.
 	Store Store
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -191,7 +194,9 @@ func (r *Reconciler) deleteData(ctx context.Context, cp *v1alpha1.Checkpoint) er
 	}
 	// If a gateway puts the data only after this, the Checkpoint is gone, and the Sweeper
 	// deletes the data.
-	if err := r.Store.Delete(ctx, string(cp.UID)); err != nil {
+	if r.Store == nil {
+		log.FromContext(ctx).Info("a checkpoint is deleted without a store: its data, if it has any, is swept once there is one again", "checkpoint", cp.Name, "archive", cp.UID)
+	} else if err := r.Store.Delete(ctx, string(cp.UID)); err != nil {
 		return fmt.Errorf("deleting the data of checkpoint %s: %w", cp.Name, err)
 	}
 	failpoint.Hit("checkpoints/deleted") // the data is gone, the object is not

@@ -83,7 +83,7 @@ func Empty(ctx context.Context, o Options) error {
 		}
 		left = fmt.Sprintf("%d sandboxes and %d pods of pools", sandboxes, pods)
 		if n := len(checkpoints); n > 0 {
-			left += fmt.Sprintf(", and %d checkpoints, which a controller with --checkpoint-dir lets go", n)
+			left += fmt.Sprintf(", and %d checkpoints, which a controller lets go", n)
 		}
 		if !o.EndSandboxes || !o.DeleteCheckpoints {
 			left += "; what was made meanwhile goes with sandlane uninstall empty --end-sandboxes --delete-checkpoints"
