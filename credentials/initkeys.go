@@ -23,7 +23,8 @@ import (
 // it stay in the Secret while a pod carries them, and for one rotation longer.
 //
 // A process that dies between the two writes leaves a ConfigMap that is behind: pods
-// get the key that was current before, whose private part is still there.
+// get the key that was current before, whose private part stays until the ConfigMap has
+// the Secret's current key.
 const (
 	initKeysName = "init-keys" // of the Secret and of the ConfigMap
 

@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/test/kubetest"
@@ -158,5 +161,82 @@ func TestHalfARotation(t *testing.T) {
 	}
 	if _, err := LoadInitKeys(t.Context(), c, ns); !errors.Is(err, ErrInitKeysLost) {
 		t.Errorf("without the Secret: %v", err)
+	}
+}
+
+// A rotation that fails again and again before it has published leaves new pods a key that
+// gateways have, and the run that succeeds finishes that one rotation.
+func TestRotationThatIsRepeated(t *testing.T) {
+	failures := 2
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if _, public := o.(*corev1.ConfigMap); public && failures > 0 {
+				failures--
+				return errors.New("away")
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+	before, err := LoadInitKeys(t.Context(), c, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, fails := range []bool{true, true, false} {
+		if _, err := RotateInitKeys(t.Context(), c, "system"); (err != nil) != fails {
+			t.Fatalf("run %d: %v", run, err)
+		}
+		published, err := ReadInitKey(t.Context(), c, "system")
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := LoadInitKeys(t.Context(), c, "system")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !verifies(t, keys, published) || keys.Current() != before.Next() {
+			t.Errorf("run %d: gateways have the current key %+v, new pods %+v: signed for: %v", run, keys.Current(), published, verifies(t, keys, published))
+		}
+		want := before.Current()
+		if !fails {
+			want = before.Next()
+		}
+		if published != want {
+			t.Errorf("run %d: %+v is published, want %+v", run, published, want)
+		}
+	}
+}
+
+// A run that was held up cannot publish a key that others have dropped meanwhile.
+func TestRotationIsOvertaken(t *testing.T) {
+	api := fake.NewClientBuilder().Build()
+	first, err := LoadInitKeys(t.Context(), api, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := interceptor.NewClient(api, interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if _, public := o.(*corev1.ConfigMap); public {
+				for range 3 { // the first finishes the rotation of the one that is late
+					if _, err := RotateInitKeys(ctx, api, "system"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+	if _, err := RotateInitKeys(t.Context(), late, "system"); !apierrors.IsConflict(err) {
+		t.Errorf("the one that is late: %v", err)
+	}
+	published, err := ReadInitKey(t.Context(), api, "system")
+	if err != nil || published == first.Next() {
+		t.Errorf("%+v is published, %v", published, err)
+	}
+	keys, err := LoadInitKeys(t.Context(), api, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys.Current() != published {
+		t.Errorf("gateways have the current key %+v, and %+v is published", keys.Current(), published)
 	}
 }

@@ -64,7 +64,8 @@ func loadInitKeys(ctx context.Context, c client.Client, namespace string) (*Init
 // RotateInitKeys makes the next key the current one, and a new next one. Pods go on
 // with the keys that they carry; keys that none carries any more are dropped, but for
 // the one that was current until now. If it fails after its first write, new pods go
-// on with that one until it is called again. The client must not read from a cache.
+// on with that one until it is called again; that call then finishes this rotation and
+// begins none. The client must not read from a cache.
 func RotateInitKeys(ctx context.Context, c client.Client, namespace string) (*InitKeys, error) {
 	keys, err := rotateInitKeys(ctx, c, namespace)
 	if err != nil {
@@ -73,8 +74,15 @@ func RotateInitKeys(ctx context.Context, c client.Client, namespace string) (*In
 	return keys, nil
 }
 
+// rotateInitKeys drops no key that the ConfigMap names: it rotates only if the ConfigMap has
+// the Secret's current key. It reads the ConfigMap before the Secret and overwrites only what
+// it read, so that of several runs at once none publishes a key that another has dropped.
 func rotateInitKeys(ctx context.Context, c client.Client, namespace string) (*InitKeys, error) {
 	name := client.ObjectKey{Namespace: namespace, Name: initKeysName}
+	published, err := readPublished(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, name, secret); err != nil {
 		return nil, err
@@ -83,21 +91,23 @@ func rotateInitKeys(ctx context.Context, c client.Client, namespace string) (*In
 	if err != nil {
 		return nil, fmt.Errorf("Secret %s: %w", name, err)
 	}
-	carried, err := carriedKeys(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	secret.Data = keys.rotated(carried).secretData()
-	if err := c.Update(ctx, secret); err != nil { // of the version that was read
-		return nil, err
-	}
-	if keys, err = initKeysOf(secret); err != nil {
-		return nil, err
+	if published == nil || published.Data[dataCurrent] == keys.current {
+		carried, err := carriedKeys(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		keys = keys.rotated(carried)
+		secret.Data = keys.secretData()
+		if err := c.Update(ctx, secret); err != nil { // of the version that was read
+			return nil, err
+		}
 	}
 	public := publication(name, keys)
-	err = c.Update(ctx, public) // whatever is there
-	if apierrors.IsNotFound(err) {
+	if published == nil {
 		err = c.Create(ctx, public)
+	} else {
+		public.ResourceVersion = published.ResourceVersion
+		err = c.Update(ctx, public)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing the public keys to the ConfigMap %s: %w", name, err)
