@@ -3,7 +3,8 @@
 // gives them to go-containerregistry. The gateway logs in to the template registry with it, and
 // the local node pulls.
 //
-// It knows no helper programs, and no other file than the one that it is given.
+// It knows no helper programs, and no other file than the one that it is given. As for Docker and
+// kubelets, a login may name its registry by host or by URL; a path in it is not looked at.
 package logins
 
 import (
@@ -11,8 +12,10 @@ import (
 	"os"
 
 	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/config/credentials"
 	"github.com/docker/cli/cli/config/types"
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 )
 
 // Keychain returns the logins of a file, which is read at each use, since it may be renewed;
@@ -35,11 +38,22 @@ func (k keychain) Resolve(of authn.Resource) (authn.Authenticator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the logins of registries: %s is no configuration of Docker's", string(k)) // the error may repeat its text
 	}
-	login, found := parsed.AuthConfigs[of.RegistryStr()]
-	if !found || login == (types.AuthConfig{}) {
-		return authn.Anonymous, nil
+	servers := []string{of.RegistryStr()}
+	if servers[0] == name.DefaultRegistry { // Docker Hub, for which Docker and kubectl write its old URL
+		servers = []string{authn.DefaultAuthKey, name.DefaultRegistry, "docker.io"}
 	}
-	return authn.FromConfig(authn.AuthConfig{
-		Username: login.Username, Password: login.Password, Auth: login.Auth, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
-	}), nil
+	file := credentials.NewFileStore(parsed)
+	for _, server := range servers {
+		login, err := file.Get(server)
+		if err != nil {
+			return nil, err
+		}
+		login.ServerAddress = "" // else no login is empty
+		if login != (types.AuthConfig{}) {
+			return authn.FromConfig(authn.AuthConfig{
+				Username: login.Username, Password: login.Password, Auth: login.Auth, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
+			}), nil
+		}
+	}
+	return authn.Anonymous, nil
 }

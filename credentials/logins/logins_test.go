@@ -49,6 +49,24 @@ func TestKeychain(t *testing.T) {
 	if got, err := login("one.test"); err != nil || got.Username != "v" || got.Password != "new" {
 		t.Errorf("after a renewal: %+v, %v", got, err)
 	}
+	// What kubelets take for a registry's login.
+	for _, c := range []struct{ server, host string }{
+		{"https://one.test", "one.test"}, {"https://one.test/", "one.test"}, {"one.test/v1/", "one.test"}, {"http://one.test:5000/v2/", "one.test:5000"},
+		{"https://index.docker.io/v1/", "docker.io"}, {"index.docker.io", "docker.io"}, {"https://index.docker.io", "docker.io"}, {"docker.io", "docker.io"},
+	} {
+		write(`{"auths":{"other.test":{"auth":"eDp5"},"` + c.server + `":{"username":"u","password":"pass","auth":"dTpwYXNz"}}}`)
+		if got, err := login(c.host); err != nil || got.Username != "u" || got.Password != "pass" {
+			t.Errorf("%s for %s: %+v, %v", c.server, c.host, got, err)
+		}
+		if got, err := login("evil.test"); err != nil || got != (authn.AuthConfig{}) {
+			t.Errorf("%s: another registry: %+v, %v", c.server, got, err)
+		}
+	}
+	// Docker keeps a refresh token beside the login.
+	write(`{"auths":{"https://index.docker.io/v1/":{"auth":"dTpwYXNz"},"https://index.docker.io/v1/refresh-token":{"auth":"eDp5"}}}`)
+	if got, err := login("docker.io"); err != nil || got.Username != "u" {
+		t.Errorf("beside a refresh token: %+v, %v", got, err)
+	}
 	write(`{"auths": hunter2`)
 	if _, err := login("one.test"); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a broken file: %v", err)
