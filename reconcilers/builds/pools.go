@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,8 +92,12 @@ func (r *Reconciler) refusedImage(ctx context.Context, namespace, image string) 
 	if err := r.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
 		return "", fmt.Errorf("reading the namespace of a build: %w", err)
 	}
-	repository := r.Registry + "/" + string(ns.UID)
-	if digest, inside := strings.CutPrefix(image, repository+"@sha256:"); !inside || len(digest) != 64 || ns.UID == "" {
+	// As gateways name it (gateway/builds/store).
+	repository, err := name.NewRepository(r.Registry + "/" + string(ns.UID))
+	if err != nil {
+		return "", fmt.Errorf("naming the repository of a namespace: %w", err)
+	}
+	if digest, inside := strings.CutPrefix(image, repository.Name()+"@sha256:"); !inside || len(digest) != 64 || ns.UID == "" {
 		return fmt.Sprintf("the image is not one of %s, by digest", repository), nil
 	}
 	return "", nil

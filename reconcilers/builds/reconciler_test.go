@@ -304,6 +304,21 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
+// Gateways write what they keep on Docker Hub by its long name.
+func TestImageOnDockerHub(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for image, taken := range map[string]bool{
+		"index.docker.io/acme/uid-a" + digest: true, "index.docker.io/library/acme/uid-a" + digest: false, "index.docker.io/acme/uid-b" + digest: false,
+	} {
+		w := newWorld(t)
+		w.r.Registry = "docker.io/acme"
+		w.build(first, func(b *v1alpha1.TemplateBuild) { b.Status.Phase, b.Status.Image = v1alpha1.BuildStarting, image })
+		if b := w.reconcile(first); (b.Status.Phase != v1alpha1.BuildFailed) != taken || (w.pool("template-"+first) != nil) != taken {
+			t.Errorf("%s: %+v, want a pool: %v", image, b.Status, taken)
+		}
+	}
+}
+
 // A build that gets Ready has its tags, also where the clock that wrote them to another was ahead.
 func TestTagsOfAClockThatIsAhead(t *testing.T) {
 	w := newWorld(t)

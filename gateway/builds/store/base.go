@@ -59,7 +59,7 @@ func (s *Store) baseOf(image string) (name.Reference, error) {
 	switch {
 	case path.Clean(repository) != repository: // a registry may take what has .. in it for another repository
 		return nil, fmt.Errorf("%w: %q is no name of an image", ErrBase, image)
-	case strings.HasPrefix(repository+"/", s.prefix.Name()+"/"):
+	case strings.HasPrefix(repository+"/", s.prefix):
 		return nil, fmt.Errorf("%w: %s is in the registry of templates", ErrBase, image)
 	case !slices.ContainsFunc(s.bases, func(pattern string) bool { return matches(pattern, repository) }):
 		return nil, fmt.Errorf("%w: the operator allows no base %s", ErrBase, repository)

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"runtime"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -27,7 +29,7 @@ import (
 // Options of New.
 type Options struct {
 	// Registry is the template registry, with the path that is before the names of
-	// repositories: "registry.example/templates".
+	// repositories: "registry.example/templates". On Docker Hub it is "docker.io/organisation".
 	Registry string
 	// Keychain has the registry's credentials. Nil: none.
 	Keychain authn.Keychain
@@ -43,7 +45,7 @@ type Options struct {
 
 // Store is the template registry. It is safe for concurrent use.
 type Store struct {
-	prefix   name.Repository
+	prefix   string // before a namespace's UID in the name of its repository
 	keychain authn.Keychain
 	bases    []string
 	outside  http.RoundTripper // to the registries of bases
@@ -52,11 +54,19 @@ type Store struct {
 
 // New returns a Store; it makes no connection.
 func New(o Options) (*Store, error) {
-	prefix, err := name.NewRepository(o.Registry)
+	// The whole name is parsed: without the UID, "docker.io/organisation" is one of library.
+	example, err := name.NewRepository(o.Registry + "/x")
+	if err == nil && path.Clean(example.Name()) != example.Name() {
+		err = errors.New("a part of it is empty")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the template registry %q: %w", o.Registry, err)
 	}
-	s := &Store{prefix: prefix, keychain: o.Keychain, bases: o.Bases, platform: o.Platform}
+	// A name of one part on Docker Hub is in library, which is Docker's own.
+	if below := example.RepositoryStr(); example.RegistryStr() == name.DefaultRegistry && (strings.Count(below, "/") != 1 || below == "library/x") {
+		return nil, fmt.Errorf("the template registry %q: names on Docker Hub have two parts, so that it must be docker.io/ORGANISATION", o.Registry)
+	}
+	s := &Store{prefix: strings.TrimSuffix(example.Name(), "x"), keychain: o.Keychain, bases: o.Bases, platform: o.Platform}
 	if s.keychain == nil {
 		s.keychain = authn.NewMultiKeychain() // nobody's
 	}
@@ -76,12 +86,12 @@ func (f *Failure) Error() string { return "the registry of templates failed" }
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// repository is that of a namespace.
+// repository is that of a namespace; the controller names it alike (reconcilers/builds).
 func (s *Store) repository(namespaceUID string) (name.Repository, error) {
 	if namespaceUID == "" {
 		return name.Repository{}, errors.New("the namespace has no UID")
 	}
-	return name.NewRepository(s.prefix.Name() + "/" + namespaceUID)
+	return name.NewRepository(s.prefix + namespaceUID)
 }
 
 // inside are the options of calls to the template registry.

@@ -173,7 +173,7 @@ func TestAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(base.Reference, s.prefix.Name()+"/"+ns+"@sha256:") || base.Config.User != "node" {
+	if !strings.HasPrefix(base.Reference, s.prefix+ns+"@sha256:") || base.Config.User != "node" {
 		t.Errorf("base %s, %+v", base.Reference, base.Config)
 	}
 	archive := tarOf(t, map[string]string{"etc/new": "3", "=etc": "kept\x00new\x00", "~": ""}, map[string]map[string]string{
@@ -255,7 +255,7 @@ func TestBasesRefused(t *testing.T) {
 		"debian": true, "docker.io/library/debian:12": true, "library/debian@sha256:" + strings.Repeat("0", 64): true, "other/debian": false,
 		"one.example/only:1": true, "one.example/only/more": false, "one.example.evil.example/only": false, bases + "/allowed/x": true, bases + "/x": false,
 		bases + "/allowed/../x": false, bases + "/allowed/./x": false, bases + "/allowed//x": false, "library/../other/debian": false,
-		s.prefix.Name() + "/" + other + ":1": false, "": false, "a b": false, "docker.io.evil.example/library/debian": false,
+		s.prefix + other + ":1": false, "": false, "a b": false, "docker.io.evil.example/library/debian": false,
 	} {
 		if err := s.Allowed(text); (err == nil) != want || err != nil && !errors.Is(err, ErrBase) {
 			t.Errorf("%s: %v, want allowed %v", text, err, want)
@@ -263,7 +263,7 @@ func TestBasesRefused(t *testing.T) {
 	}
 	// Not even where all images may be bases is one of another namespace.
 	all := newStore(t, "*")
-	if err := all.Allowed(all.prefix.Name() + "/" + other + ":1"); !errors.Is(err, ErrBase) {
+	if err := all.Allowed(all.prefix + other + ":1"); !errors.Is(err, ErrBase) {
 		t.Errorf("an image of another namespace: %v", err)
 	}
 	if _, err := s.CopyBase(t.Context(), ns, bases+"/allowed/arm:1", "", "", anything); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "linux/arm64") {
