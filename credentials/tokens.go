@@ -42,7 +42,6 @@ type Tokens struct {
 	api       client.Client // must not read from a cache
 	namespace string        // the system's own
 	seed      atomic.Pointer[[]byte]
-	loaded    atomic.Bool // seed is the cluster's
 }
 
 // NewTokens returns Tokens of a random seed until Load has read the cluster's: no client's
@@ -72,21 +71,19 @@ func LoadTokens(ctx context.Context, c client.Client, namespace string) (*Tokens
 // ErrSeedLost means that the seed's Secret is gone and tokens of it are in use.
 var ErrSeedLost = errors.New("the seed of tokens is lost")
 
-// Load reads the seed, which never changes, from its Secret, unless it has been read. It makes
-// a random one first if there is none. Several processes may do so
-// at once: all end up with the same seed. It makes none while a sandbox runs that
-// may know tokens of another (ErrSeedLost): with a new one no client could reach it
-// and no gateway vouch for it.
+// Load reads the seed from its Secret. It makes a random one first if there is none. Several
+// processes may do so at once: all end up with the same seed, which never changes. It makes none
+// while a sandbox runs that may know tokens of another (ErrSeedLost): with a new one no client
+// could reach it and no gateway vouch for it.
+//
+// A gateway calls it at each join, and does not join if it fails: an operator who replaces a
+// leaked seed deletes the Secret, and a gateway must not go on with the seed that it remembers.
 func (t *Tokens) Load(ctx context.Context) error {
-	if t.loaded.Load() {
-		return nil
-	}
 	seed, err := loadSeed(ctx, t.api, t.namespace)
 	if err != nil {
 		return err
 	}
 	t.seed.Store(&seed)
-	t.loaded.Store(true)
 	return nil
 }
 

@@ -161,6 +161,46 @@ func TestLoadTokensWhileSandboxesRun(t *testing.T) {
 	load(ErrSeedLost, "one has run before")
 }
 
+// An operator replaces a leaked seed: a process that had read it goes on with it at no later join.
+func TestSeedIsReplaced(t *testing.T) {
+	scheme := kubetest.Scheme()
+	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "base"}}
+	pool.Spec.Template = &v1alpha1.SandboxTemplateSpec{Runtimes: []v1alpha1.Runtime{v1alpha1.RuntimeSandboxd}}
+	claimed := &v1alpha1.Sandbox{ObjectMeta: metav1.ObjectMeta{Name: "claimed"}}
+	claimed.Spec.Binding = &v1alpha1.Binding{ClaimID: "c", PodName: "p", PodUID: "u"}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pool).Build()
+	first, err := LoadTokens(t.Context(), c, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaked := first.Traffic("hello", "u-1")
+	if err := errors.Join(first.Load(t.Context()), c.Create(t.Context(), claimed)); err != nil {
+		t.Fatal(err)
+	}
+	if got := first.Traffic("hello", "u-1"); got != leaked {
+		t.Errorf("another join: token %s, want %s", got, leaked)
+	}
+	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: seedSecret}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Load(t.Context()); !errors.Is(err, ErrSeedLost) {
+		t.Errorf("a join without the Secret while a sandbox runs: %v", err)
+	}
+	if err := c.Delete(t.Context(), claimed); err != nil {
+		t.Fatal(err)
+	}
+	second, err := LoadTokens(t.Context(), c, "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := first.Traffic("hello", "u-1"), second.Traffic("hello", "u-1"); got != want || got == leaked {
+		t.Errorf("token %s, want %s, and not %s", got, want, leaked)
+	}
+}
+
 // maxTrafficAllocs is what deriving a token takes: two HMAC states, two sums and
 // three texts.
 const maxTrafficAllocs = 9
