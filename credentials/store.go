@@ -15,6 +15,9 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
+// helmRelease is the annotation that Helm gives to what a release makes.
+const helmRelease = "meta.helm.sh/release-name"
+
 // Store makes, lists and revokes API keys. It is safe for concurrent use.
 type Store struct {
 	client    client.Client
@@ -82,20 +85,24 @@ func (s *Store) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke deletes a key by its ID. ErrKeyNotFound means that there is none.
-func (s *Store) Revoke(ctx context.Context, id string) error {
+// Revoke deletes a key by its ID. ErrKeyNotFound means that there is none. It returns the Helm
+// release that the key is from, which may make it again; empty if none is known.
+func (s *Store) Revoke(ctx context.Context, id string) (release string, err error) {
 	if len(id) != idLength || !isHex(id) {
-		return fmt.Errorf("%w: an ID is the first %d digits of a key", ErrKeyNotFound, idLength)
+		return "", fmt.Errorf("%w: an ID is the first %d digits of a key", ErrKeyNotFound, idLength)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: secretPrefix + id}}
-	err := s.client.Delete(ctx, secret)
+	if s.client.Get(ctx, client.ObjectKeyFromObject(secret), secret) == nil { // else the key goes all the same
+		release = secret.Annotations[helmRelease]
+	}
+	err = s.client.Delete(ctx, secret)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %s", ErrKeyNotFound, id)
+		return "", fmt.Errorf("%w: %s", ErrKeyNotFound, id)
 	}
 	if err != nil {
-		return fmt.Errorf("deleting API key %s: %w", id, err)
+		return "", fmt.Errorf("deleting API key %s: %w", id, err)
 	}
-	return nil
+	return release, nil
 }
 
 func keyOf(s *corev1.Secret) Key {

@@ -49,15 +49,15 @@ func TestStore(t *testing.T) {
 	if err != nil || len(keys) != 2 || !slices.Contains(keys, created) || !slices.Contains(keys, second) {
 		t.Errorf("list %+v, %v; want %+v and %+v", keys, err, created, second)
 	}
-	if err := store.Revoke(t.Context(), created.ID); err != nil {
+	if _, err := store.Revoke(t.Context(), created.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{created.ID, "", "xyz", "../../..", key} {
-		if err := store.Revoke(t.Context(), id); !errors.Is(err, ErrKeyNotFound) {
+		if _, err := store.Revoke(t.Context(), id); !errors.Is(err, ErrKeyNotFound) {
 			t.Errorf("revoking %q: %v, want ErrKeyNotFound", id, err)
 		}
 	}
-	if err := store.Revoke(t.Context(), key); strings.Contains(err.Error(), key[12:]) {
+	if _, err := store.Revoke(t.Context(), key); strings.Contains(err.Error(), key[12:]) {
 		t.Error("the error repeats the key")
 	}
 	if keys, err := store.List(t.Context()); err != nil || !slices.Equal(keys, []Key{second}) {
@@ -136,7 +136,7 @@ func TestVerifierFollowsTheStore(t *testing.T) {
 		_, err := v.Verify(t.Context(), late)
 		return err
 	})
-	if err := store.Revoke(t.Context(), created.ID); err != nil {
+	if _, err := store.Revoke(t.Context(), created.ID); err != nil {
 		t.Fatal(err)
 	}
 	kubetest.Within(t, 5*time.Second, "a revoked key is refused", func() error {

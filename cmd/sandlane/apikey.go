@@ -118,14 +118,17 @@ func newAPIKeyRevoke(on *cmdflags.Cluster) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = s.Revoke(cmd.Context(), args[0])
+		release, err := s.Revoke(cmd.Context(), args[0])
 		if errors.Is(err, credentials.ErrKeyNotFound) {
 			return fmt.Errorf("there is no key %q; `%s apikey list` shows them", args[0], program())
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "key %s revoked\n", args[0])
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "key %s revoked\n", args[0]); err != nil || release == "" {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "key %s is of the Helm release %s: an upgrade with the key in its values, or a rollback to an older revision, makes it again\n", args[0], release)
 		return err
 	}
 	return cmd

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
@@ -42,6 +45,20 @@ func TestCommandsOnACluster(t *testing.T) {
 	do("apikey revoke " + made[0].ID)
 	if left := keys(); len(left) != 0 {
 		t.Errorf("after the revocation there are %+v", left)
+	}
+
+	// Helm may make again what it made.
+	do("apikey create --team red --namespace " + ns)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "api-key-" + keys()[0].ID}}
+	if err := c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"blue"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "apikey", "revoke", keys()[0].ID, "--kubeconfig", kubeconfig, "--key-namespace", ns)
+	if code != 0 || !strings.HasSuffix(stdout, " revoked\n") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "release blue: an upgrade") || !strings.Contains(stderr, "rollback") {
+		t.Errorf("revoking a key of Helm's: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if left := keys(); len(left) != 0 {
+		t.Errorf("after the revocation of Helm's there are %+v", left)
 	}
 
 	s := &v1alpha1.Sandbox{Spec: v1alpha1.SandboxSpec{Namespace: ns, Pool: "p"}}
