@@ -37,18 +37,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- /* The replicas of a Deployment. An autoscaler's number is kept: one that Helm has set before
-and leaves out now would fall to 1. Where nothing can be looked up there is no number. */ -}}
-{{- define "sandlane.replicas" -}}
-{{- if not .values.autoscaling.enabled -}}
-replicas: {{ .values.replicas }}
-{{- else -}}
-{{- with lookup "apps/v1" "Deployment" .root.Release.Namespace .name -}}
-replicas: {{ max (int .spec.replicas) (int $.values.autoscaling.minReplicas) }}
-{{- end -}}
-{{- end -}}
-{{- end }}
-
 {{- define "sandlane.egressAddress" -}}
 {{- required "egress.serviceAddress must be a free IPv4 address of the range of Services: pods have it as their name server" .Values.egress.serviceAddress }}
 {{- end }}
