@@ -95,7 +95,7 @@ func TestRotateInitKeys(t *testing.T) {
 	for n := range 3 {
 		replaced = append(replaced, after.Current())
 		want := after.Next()
-		if after, err = RotateInitKeys(t.Context(), c, ns); err != nil {
+		if after, _, err = RotateInitKeys(t.Context(), c, ns); err != nil {
 			t.Fatal(err)
 		}
 		published, err := ReadInitKey(t.Context(), c, ns)
@@ -122,7 +122,7 @@ func TestRotateInitKeys(t *testing.T) {
 	if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	if after, err = RotateInitKeys(t.Context(), c, ns); err != nil {
+	if after, _, err = RotateInitKeys(t.Context(), c, ns); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := after.Sign(warm.ID, nil); ok || len(after.keys) != 3 {
@@ -150,7 +150,7 @@ func TestHalfARotation(t *testing.T) {
 	if published, err := ReadInitKey(t.Context(), c, ns); err != nil || !verifies(t, rotated, published) {
 		t.Errorf("pods get a key that nobody signs with: %+v, %v", published, err)
 	}
-	if rotated, err = RotateInitKeys(t.Context(), c, ns); err != nil {
+	if rotated, _, err = RotateInitKeys(t.Context(), c, ns); err != nil {
 		t.Fatal(err)
 	}
 	if published, err := ReadInitKey(t.Context(), c, ns); err != nil || published != rotated.Current() {
@@ -182,8 +182,8 @@ func TestRotationThatIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for run, fails := range []bool{true, true, false} {
-		if _, err := RotateInitKeys(t.Context(), c, "system"); (err != nil) != fails {
-			t.Fatalf("run %d: %v", run, err)
+		if _, begun, err := RotateInitKeys(t.Context(), c, "system"); (err != nil) != fails || begun {
+			t.Fatalf("run %d: %v, and has begun a rotation: %v", run, err, begun)
 		}
 		published, err := ReadInitKey(t.Context(), c, "system")
 		if err != nil {
@@ -217,7 +217,7 @@ func TestRotationIsOvertaken(t *testing.T) {
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if _, public := o.(*corev1.ConfigMap); public {
 				for range 3 { // the first finishes the rotation of the one that is late
-					if _, err := RotateInitKeys(ctx, api, "system"); err != nil {
+					if _, _, err := RotateInitKeys(ctx, api, "system"); err != nil {
 						t.Error(err)
 					}
 				}
@@ -225,7 +225,7 @@ func TestRotationIsOvertaken(t *testing.T) {
 			return c.Update(ctx, o, opts...)
 		},
 	})
-	if _, err := RotateInitKeys(t.Context(), late, "system"); !apierrors.IsConflict(err) {
+	if _, _, err := RotateInitKeys(t.Context(), late, "system"); !apierrors.IsConflict(err) {
 		t.Errorf("the one that is late: %v", err)
 	}
 	published, err := ReadInitKey(t.Context(), api, "system")

@@ -65,41 +65,41 @@ func loadInitKeys(ctx context.Context, c client.Client, namespace string) (*Init
 // with the keys that they carry; keys that none carries any more are dropped, but for
 // the one that was current until now. If it fails after its first write, new pods go
 // on with that one until it is called again; that call then finishes this rotation and
-// begins none. The client must not read from a cache.
-func RotateInitKeys(ctx context.Context, c client.Client, namespace string) (*InitKeys, error) {
-	keys, err := rotateInitKeys(ctx, c, namespace)
+// begins none, so that its begun is false. The client must not read from a cache.
+func RotateInitKeys(ctx context.Context, c client.Client, namespace string) (keys *InitKeys, begun bool, err error) {
+	keys, begun, err = rotateInitKeys(ctx, c, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("rotating the init keys: %w", err)
+		return nil, false, fmt.Errorf("rotating the init keys: %w", err)
 	}
-	return keys, nil
+	return keys, begun, nil
 }
 
 // rotateInitKeys drops no key that the ConfigMap names: it rotates only if the ConfigMap has
 // the Secret's current key. It reads the ConfigMap before the Secret and overwrites only what
 // it read, so that of several runs at once none publishes a key that another has dropped.
-func rotateInitKeys(ctx context.Context, c client.Client, namespace string) (*InitKeys, error) {
+func rotateInitKeys(ctx context.Context, c client.Client, namespace string) (keys *InitKeys, begun bool, err error) {
 	name := client.ObjectKey{Namespace: namespace, Name: initKeysName}
 	published, err := readPublished(ctx, c, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, name, secret); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	keys, err := initKeysOf(secret)
-	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", name, err)
+	if keys, err = initKeysOf(secret); err != nil {
+		return nil, false, fmt.Errorf("Secret %s: %w", name, err)
 	}
-	if published == nil || published.Data[dataCurrent] == keys.current {
+	begun = published == nil || published.Data[dataCurrent] == keys.current
+	if begun {
 		carried, err := carriedKeys(ctx, c)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		keys = keys.rotated(carried)
 		secret.Data = keys.secretData()
 		if err := c.Update(ctx, secret); err != nil { // of the version that was read
-			return nil, err
+			return nil, false, err
 		}
 	}
 	public := publication(name, keys)
@@ -110,9 +110,9 @@ func rotateInitKeys(ctx context.Context, c client.Client, namespace string) (*In
 		err = c.Update(ctx, public)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing the public keys to the ConfigMap %s: %w", name, err)
+		return nil, false, fmt.Errorf("writing the public keys to the ConfigMap %s: %w", name, err)
 	}
-	return keys, nil
+	return keys, begun, nil
 }
 
 // carriedKeys are the IDs of the keys that pods carry.

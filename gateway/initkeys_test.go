@@ -25,7 +25,7 @@ func TestInitKeysAreRotated(t *testing.T) {
 	first := w.ready()
 	for range 2 {
 		var err error
-		if w.keys, err = credentials.RotateInitKeys(t.Context(), w.c, w.ns); err != nil {
+		if w.keys, _, err = credentials.RotateInitKeys(t.Context(), w.c, w.ns); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -45,8 +45,12 @@ func newOwnView(x *index.Index, live *index.Live, ready *sandboxdclient.Readines
 // Add implements backend.Endings; it is called when the end of the claim's sandbox is written.
 func (v *ownView) Add(claim string) { v.ended.Add(claim, struct{}{}) }
 
-// rewind forgets the ends: the API server has gone back to an older state, which may have none of them.
-func (v *ownView) rewind() { v.ended.Purge() }
+// rewind forgets the writes: the API server has gone back to an older state, which may have none
+// of them.
+func (v *ownView) rewind() {
+	v.ended.Purge()
+	v.pauser.Rewind()
+}
 
 // Correct implements backend.Endings: it changes the answer of the index where this gateway's
 // own writes are newer. It is Ended if this gateway ended its claim.

@@ -54,12 +54,17 @@ func (s settled) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
-		for ready = s.ready(r); !ready; ready = s.ready(r) {
-			if !time.Now().Before(deadline) || !backoff.Sleep(r.Context(), settlePause) {
-				return unready(r)
+		said := s.ready(r)
+		for ; said != http.StatusOK; said = s.ready(r) {
+			if time.Now().Before(deadline) && backoff.Sleep(r.Context(), settlePause) {
+				continue
 			}
+			if said == http.StatusForbidden && r.Context().Err() == nil {
+				break // an administrator has taken that role away
+			}
+			return unready(r)
 		}
-		r = again
+		r, ready = again, true
 	}
 }
 
@@ -85,31 +90,27 @@ func unready(r *http.Request) (*http.Response, error) {
 func (s settled) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 // ready asks the API server that the request goes to, as the request's account, whether it has
-// read all that it judges requests by. Any account may ask (--authorization-always-allow-paths),
-// but not everywhere a request without one (--anonymous-auth=false). Where this account may not
-// ask either, nothing says that the refusal is a passing one.
-func (s settled) ready(r *http.Request) bool {
+// read all that it judges requests by. Every account may ask by a role of Kubernetes
+// (system:public-info-viewer), which a server that has just started has not read either; a
+// request without an account may not ask everywhere (--anonymous-auth=false).
+func (s settled) ready(r *http.Request) (status int) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 	defer cancel()
 	at := url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: "/readyz"}
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return false
+		return 0
 	}
 	if account := r.Header.Values("Authorization"); len(account) > 0 { // client-go adds a token above this transport
 		ask.Header["Authorization"] = account
 	}
 	res, err := s.next.RoundTrip(ask)
 	if err != nil {
-		return false
+		return 0
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
-		return true
-	}
-	return false
+	return res.StatusCode
 }
 
 // repeat returns the request anew, with its body from the beginning; false if the

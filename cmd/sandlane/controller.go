@@ -119,7 +119,7 @@ func newController() *cobra.Command {
 	flags.StringVar(&egressAddress, "egress-address", "", "IPv4 address of egress processes, the name server of pods of pools with egress ByName; such pools get no pods without it")
 	flags.StringVar(&o.clusterID, "cluster-id", localClusterID, "which entry of each SandboxEnv's spec.clusters is this cluster's")
 	flags.BoolVar(&o.adoptPools, "adopt-pools", false, "make a SandboxEnv of the same name for each pool with a templateRef that has none")
-	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it Checkpoint objects are left alone")
+	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "folder of checkpoints' data, shared with the gateways; without it nothing deletes the data of Checkpoints that are deleted")
 	flags.StringVar(&o.sandboxdImage, "sandboxd-image", "", "image whose entry point is sandboxd (sandlane-base), from which pods of templates with runtimes: [sandboxd] get it; without it such templates are refused")
 	flags.StringVar(&o.templates, "template-registry", "", "the gateways' --template-registry, whose images alone become pools; without it TemplateBuilds are left alone")
 	flags.StringVar(&o.pullSecret, "template-pull-secret", "", "name of the Secret, in each namespace, with which nodes pull what was built; empty: they have logins of their own")

@@ -56,9 +56,14 @@ gateways can use it as long as a pod carries it.`,
 		if err != nil {
 			return err
 		}
-		keys, err := credentials.RotateInitKeys(cmd.Context(), c, on.SystemNamespace)
+		keys, begun, err := credentials.RotateInitKeys(cmd.Context(), c, on.SystemNamespace)
 		if err != nil {
 			return err
+		}
+		if !begun {
+			if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "An earlier rotation had failed halfway: it is finished now. Run this again for another one."); err != nil {
+				return err
+			}
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "new pods get the key %s\n", keys.Current().ID)
 		return err

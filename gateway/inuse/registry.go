@@ -11,8 +11,8 @@ import (
 // The states of an entry:
 //
 // An entry (sandbox ID, claim ID) comes with ClaimUse, is untouched until its first
-// touch, and goes with ClaimEnded, for good: a ClaimUse for a claim that has ended is
-// detached and never reported. Callers that may come long after the claim's end ask for
+// touch, and goes with ClaimEnded, for good but for Rewind: a ClaimUse for a claim that has
+// ended is detached and never reported. Callers that may come long after the claim's end ask for
 // an entry that is there already (Existing). The Registry's mutex guards the entries and
 // what is parked; uses are touched without it.
 

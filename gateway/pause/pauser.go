@@ -102,6 +102,14 @@ func New(api client.Client, cache *routecache.Cache, orders Orders, metrics *Met
 	return &Pauser{api: api, cache: cache, pods: sandboxdclient.NewPods(api, cache), orders: orders, metrics: metrics, own: own}, nil
 }
 
+// Rewind forgets the writes: the API server has gone back to an older state, in which sandboxes
+// have the orders of then.
+func (p *Pauser) Rewind() {
+	p.remembering.Lock()
+	defer p.remembering.Unlock()
+	p.own.Purge()
+}
+
 // Correct returns the index's answer with the state that this gateway has written last, if
 // the index has not seen that write yet.
 func (p *Pauser) Correct(a routing.Answer) routing.Answer {

@@ -99,8 +99,8 @@ func limit(pod *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity) {
 }
 
 // FindClaimedPodBySandboxID returns the pod that backs the sandbox: both name each
-// other. ErrSandboxNotFound if there is none in the namespace, or the sandbox has ended; an empty
-// namespace means any.
+// other. ErrSandboxNotFound if there is none in the namespace, or the sandbox or its pod is over; an
+// empty namespace means any.
 func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, namespace, id string) (*corev1.Pod, error) {
 	s := &v1alpha1.Sandbox{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: id}, s); apierrors.IsNotFound(err) {
@@ -113,7 +113,7 @@ func FindClaimedPodBySandboxID(ctx context.Context, reader client.Reader, namesp
 	}
 	pod := &corev1.Pod{}
 	err := reader.Get(ctx, client.ObjectKey{Namespace: s.Spec.Namespace, Name: s.Spec.Binding.PodName}, pod)
-	if apierrors.IsNotFound(err) || err == nil && !v1alpha1.Backs(pod, s) {
+	if apierrors.IsNotFound(err) || err == nil && !(v1alpha1.Backs(pod, s) && serves(pod)) {
 		return nil, ErrSandboxNotFound
 	}
 	if err != nil {

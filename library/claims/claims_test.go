@@ -86,7 +86,7 @@ func TestLookups(t *testing.T) {
 	if b, ok := SandboxBaseFromPod(pod); !ok || b.ID != "a" || b.ClaimID != "c" || b.Address != "10.0.0.1" || b.ClaimedAt.IsZero() || b.Phase != v1alpha1.PodRunning {
 		t.Errorf("%+v", b)
 	}
-	for _, id := range []string{"stray", "nobody"} {
+	for _, id := range []string{"stray", "nobody", "evicted", "over"} {
 		if _, err := FindClaimedPodBySandboxID(t.Context(), c, "", id); !errors.Is(err, ErrSandboxNotFound) {
 			t.Errorf("%s: %v", id, err)
 		}

@@ -29,17 +29,25 @@ func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error
 	if snapshots > 0 && !o.DeleteCheckpoints && !o.changed {
 		return nil, fmt.Errorf("%w (%d): delete them first (sandlane uninstall empty --delete-checkpoints), then uninstall again", ErrKept, snapshots)
 	}
+	if snapshots > 0 && !o.DeleteCheckpoints {
+		o.late = append(o.late, "--delete-checkpoints")
+	}
 	return all.Items, nil
 }
 
-// deleteCheckpoints has the controller delete their data. Sandboxes that live have been
-// ended before.
+// deleteCheckpoints has the controller delete their data. Call it after endSandboxes: those of
+// pauses stay as long as their sandboxes live.
 func (o *Options) deleteCheckpoints(ctx context.Context, all []v1alpha1.Checkpoint) error {
 	for i := range all {
 		cp := &all[i]
-		if cp.DeletionTimestamp != nil || cp.Spec.Cause == v1alpha1.CheckpointSnapshot && !o.DeleteCheckpoints {
+		allowed := !o.living[cp.Spec.SandboxID]
+		if cp.Spec.Cause == v1alpha1.CheckpointSnapshot {
+			allowed = o.DeleteCheckpoints
+		}
+		if cp.DeletionTimestamp != nil || !allowed {
 			continue
 		}
+		o.changed = true
 		err := o.Client.Delete(ctx, cp, client.Preconditions{UID: &cp.UID})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue // the next look

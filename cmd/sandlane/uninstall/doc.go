@@ -10,15 +10,14 @@
 //	a snapshot is kept, and none may be       the same
 //	deleted
 //	otherwise                                 in rounds, until nothing is left: end
-//	                                          what lives, delete what has ended and all
-//	                                          checkpoints, give envs and pools no
-//	                                          replicas; then wait for the controller to
-//	                                          let pods, sandboxes and checkpoints go
+//	                                          what may be ended, delete what has ended and
+//	                                          the checkpoints that may be, give envs and
+//	                                          pools no replicas; then wait for the controller
+//	                                          to let pods, sandboxes and checkpoints go
 //
-// A checkpoint has a finalizer too, which only a controller with the folder of their data
-// takes off. Gateways serve meanwhile, so a sandbox or a snapshot may be made between two
-// looks: the next round ends it, or refuses. When the context ends, the error says what is
-// left, and the Helm release stays.
+// Gateways serve meanwhile, so a sandbox or a snapshot may be made between two looks: if it
+// may not be ended or deleted, the rounds go on until it is gone, and say how. When the context
+// ends, the error says what is left, and the Helm release stays.
 //
 // # Leases, after both Deployments are deleted
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,9 @@ type Options struct {
 	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
 
-	changed bool // an env or a pool was emptied
+	changed bool            // something was ended, deleted or emptied
+	late    []string        // how to end or delete what was made since the first look
+	living  map[string]bool // the sandboxes that live and may not be ended
 }
 
 func (o *Options) complete() {
@@ -57,6 +60,7 @@ func (o *Options) complete() {
 func Empty(ctx context.Context, o Options) error {
 	o.complete()
 	return o.until(ctx, func() (left string, err error) {
+		o.late = nil
 		checkpoints, err := o.checkpoints(ctx)
 		if err != nil {
 			return "", err
@@ -85,8 +89,8 @@ func Empty(ctx context.Context, o Options) error {
 		if n := len(checkpoints); n > 0 {
 			left += fmt.Sprintf(", and %d checkpoints, which a controller lets go", n)
 		}
-		if !o.EndSandboxes || !o.DeleteCheckpoints {
-			left += "; what was made meanwhile goes with sandlane uninstall empty --end-sandboxes --delete-checkpoints"
+		if len(o.late) > 0 {
+			left += "; some were made since this began: they go with sandlane uninstall empty " + strings.Join(o.late, " ")
 		}
 		return left, nil
 	})
@@ -138,11 +142,17 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 	if live > 0 && !o.EndSandboxes && !o.changed {
 		return 0, fmt.Errorf("%w (%d): end them first (sandlane uninstall empty --end-sandboxes), then uninstall again", ErrLive, live)
 	}
+	o.living = map[string]bool{}
+	if live > 0 && !o.EndSandboxes {
+		o.late = append(o.late, "--end-sandboxes")
+	}
 	for i := range all.Items {
 		s := &all.Items[i]
 		if s.Spec.End == nil && !o.EndSandboxes {
+			o.living[s.Name] = true
 			continue
 		}
+		o.changed = true
 		if s.Spec.End == nil {
 			err := writes.EndSandbox(ctx, o.Client, s.Name, v1alpha1.EndReleased, "Sandlane was uninstalled", writes.OfUID(s.UID))
 			if err != nil && !errors.Is(err, writes.ErrStale) && !apierrors.IsNotFound(err) {

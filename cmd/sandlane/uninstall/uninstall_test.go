@@ -78,9 +78,10 @@ func TestEmptyRefuses(t *testing.T) {
 func TestEmptyWaitsForWhatIsMadeMeanwhile(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		plain := newClient(t, pool(), poolPod())
-		late := []client.Object{sandbox("late"), &v1alpha1.Checkpoint{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}, Spec: v1alpha1.CheckpointSpec{Cause: v1alpha1.CheckpointSnapshot},
-		}}
+		checkpoint := func(name string, cause v1alpha1.CheckpointCause) *v1alpha1.Checkpoint {
+			return &v1alpha1.Checkpoint{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1alpha1.CheckpointSpec{Cause: cause, SandboxID: "late"}}
+		}
+		late := []client.Object{sandbox("late"), checkpoint("snapshot", v1alpha1.CheckpointSnapshot), checkpoint("pause", v1alpha1.CheckpointPause)}
 		c := interceptor.NewClient(plain.(client.WithWatch), interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				for _, l := range late {
@@ -102,7 +103,7 @@ func TestEmptyWaitsForWhatIsMadeMeanwhile(t *testing.T) {
 		if err := plain.Get(t.Context(), client.ObjectKeyFromObject(pool()), &p); err != nil || p.Spec.Replicas != 0 {
 			t.Errorf("%d replicas, %v", p.Spec.Replicas, err)
 		}
-		if last := said[len(said)-1]; !strings.Contains(last, "1 sandboxes and 1 pods") || !strings.Contains(last, "--end-sandboxes") {
+		if last := said[len(said)-1]; !strings.Contains(last, "1 sandboxes and 1 pods") || !strings.HasSuffix(last, "uninstall empty --delete-checkpoints --end-sandboxes") {
 			t.Errorf("said %q", said)
 		}
 		for _, l := range late {
