@@ -44,16 +44,30 @@ def install(shell):
 
 
 def _frame(frame):
-    return {str(name): [_plain(v) for v in column] for name, column in frame.to_dict(orient="list").items()}
+    try:
+        return {str(name): [_cell(v) for v in column] for name, column in frame.to_dict(orient="list").items()}
+    except Exception:  # a frame that cannot be read still has its text and its table
+        return None
+
+
+def _cell(value):
+    try:
+        return _plain(value)
+    except Exception:  # such as a list that has itself
+        return str(value)
 
 
 def _plain(value):
-    """Returns a value that JSON has: times as ISO 8601, numbers of numpy as Python's,
-    what is not a number as None."""
+    """Returns a value that JSON has: times as ISO 8601, numbers and arrays of numpy as
+    Python's, what is not a number as None."""
     if isinstance(value, (date, datetime, time)):
         return None if value != value else value.isoformat()
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):  # an array, a tensor, a series, or a number of numpy
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, float) and value != value:
         return None
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -63,6 +63,33 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
         # Two defaults are listed, and only Python's has a kernel.
         self.assertEqual(sorted(c["language"] for c in await self.contexts()), ["javascript", "python"])
 
+    async def test_data_of_a_frame(self):
+        lines = await self.run_code(
+            "import datetime, numpy as np, pandas as pd\n"
+            "loop = []; loop.append(loop)\n"
+            "pd.DataFrame({'emb': [np.array([.1, .2])], 'series': [pd.Series([1, 2])], 'list': [[np.int64(1), float('nan'), ['a']]],\n"
+            "    'dict': [{1: np.float64(.5)}], 'day': [datetime.date(2026, 1, 2)], 'nat': [pd.NaT], 'nan': [float('nan')],\n"
+            "    'bytes': [b'x'], 'number': [1], 'loop': [loop]})"
+        )
+        self.assertEqual([line["type"] for line in lines], ["result", "end_of_execution"], lines)
+        self.assertEqual(
+            lines[0]["data"],
+            {
+                "emb": [[0.1, 0.2]],
+                "series": [[1, 2]],
+                "list": [[1, None, ["a"]]],
+                "dict": [{"1": 0.5}],
+                "day": ["2026-01-02"],
+                "nat": [None],
+                "nan": [None],
+                "bytes": ["b'x'"],
+                "number": [1],
+                "loop": ["[[...]]"],
+            },
+        )
+        lines = await self.run_code("class Unreadable(pd.DataFrame):\n    def to_dict(self, **options): raise ValueError\nUnreadable({'a': [1]})")
+        self.assertEqual([line["type"] for line in lines], ["result", "end_of_execution"], lines)
+
     async def test_variables(self):
         read = {
             "python": "import os; print(os.environ.get('{}', 'none'))",
