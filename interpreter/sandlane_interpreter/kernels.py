@@ -28,7 +28,9 @@ class Kernel:
     async def start(cls, name, language, cwd, died):
         """Starts a kernel of a language in a directory and waits until it answers. `died` is
         called with the kernel, once, if it ends by itself."""
-        file = os.path.join(jupyter_runtime_dir(), f"{uuid.uuid4().hex}.json")
+        folder = jupyter_runtime_dir()
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # again, since users empty /tmp
+        file = os.path.join(folder, f"{uuid.uuid4().hex}.json")
         manager = AsyncKernelManager(kernel_name=name, transport=language.transport, connection_file=file)
         manager._kernel_spec = language.spec(name)
         manager.context.setsockopt(zmq.RCVHWM, 0)  # else ZeroMQ drops output of which 1000 messages wait

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import tempfile
 import unittest
@@ -151,6 +152,14 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
         lines = await self.run_code(f"import os; os.kill(os.getpid(), {signal.SIGKILL.value})")
         self.assertEqual(lines[0]["name"], "ContextRestarting")
         self.assertEqual(await self.text("1"), "1")
+
+    async def test_emptied_tmp(self):
+        runtime = os.environ["JUPYTER_RUNTIME_DIR"] = os.path.join(self.home.name, "kernels")
+        await self.run_code(f"import os; os.kill(os.getpid(), {signal.SIGKILL.value})")
+        self.assertEqual(await self.text("1"), "1")
+        self.assertEqual(os.stat(runtime).st_mode & 0o777, 0o700)
+        shutil.rmtree(runtime)
+        self.assertEqual((await self.client.post("/contexts", json={})).status, 200)
 
     async def test_client_that_leaves(self):
         for language, code in (("python", "while True: pass"), ("javascript", "while (true) {}"), ("bash", "sleep 1000")):
