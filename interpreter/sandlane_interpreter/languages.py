@@ -1,8 +1,8 @@
 """What differs between the languages: how a kernel starts, and how variables are set in
 one that runs already.
 
-The code that sets variables is data first: names and values are literals made by `json`
-or `shlex`, so no value can end its literal and run.
+The code that sets variables is data first: names and values are literals made by `ascii`
+(Python), `json` (JavaScript) or `shlex` (bash), so no value can end its literal and run.
 """
 
 import json
@@ -57,7 +57,7 @@ class Language:
 
 
 def _python(variables, keep):
-    return f"from sandlane_interpreter import variables as _sandlane; _sandlane.set({json.dumps(variables)}, {keep}); del _sandlane"
+    return f"from sandlane_interpreter import variables as _sandlane; _sandlane.set({ascii(variables)}, {keep}); del _sandlane"
 
 
 _PYTHON_RESTORE = "from sandlane_interpreter import variables as _sandlane; _sandlane.restore(); del _sandlane"

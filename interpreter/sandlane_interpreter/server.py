@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 KEEPALIVE = 5  # seconds without output after which a line keeps the connection busy
 NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")  # a variable that all languages can set
+VALUE = re.compile("[^\0\ud800-\udfff]*")  # a value that an environment can have: UTF-8 without NUL
 MAX_REQUEST = 32 << 20  # bytes of one call's JSON
 SANDBOXD_TIMEOUT = aiohttp.ClientTimeout(total=5)
 KEEPALIVE_LINE = outputs.encode({"type": "keepalive"})
@@ -77,7 +78,7 @@ class Interpreter:
             raise web.HTTPBadRequest(text="code must be a string")
         if not isinstance(variables, dict) or not all(isinstance(v, str) for v in variables.values()):
             raise web.HTTPBadRequest(text="env_vars must map names to strings")
-        if not all(NAME.fullmatch(name) for name in variables) or any("\0" in value for value in variables.values()):
+        if not all(NAME.fullmatch(name) for name in variables) or not all(VALUE.fullmatch(v) for v in variables.values()):
             raise web.HTTPBadRequest(text="env_vars has a name or value that no environment can have")
         if context_id and language:
             raise web.HTTPBadRequest(text="Only one of context_id or language can be provided")

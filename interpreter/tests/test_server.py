@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sandlane_interpreter import kernels, server
 
-HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}"
+HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}\U0001f600"
 
 
 class ServerTest(unittest.IsolatedAsyncioTestCase):
@@ -139,6 +139,8 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
             ("/execute", b"[]", "object"),
             ("/execute", b'{"code": 1}', "string"),
             ("/execute", b'{"code": "1", "env_vars": {"A": 1}}', "env_vars"),
+            ("/execute", b'{"code": "1", "env_vars": {"A": "\\u0000"}}', "no environment"),
+            ("/execute", b'{"code": "1", "env_vars": {"A": "\\ud83d"}}', "no environment"),
             ("/execute", b'{"code": "1", "context_id": "a", "language": "python"}', "Only one"),
             ("/execute", b'{"code": "1", "language": "r"}', "image of your own"),
             ("/execute", b'{"code": "1", "language": "cobol"}', "No kernel"),
