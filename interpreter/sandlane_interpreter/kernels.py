@@ -101,20 +101,28 @@ class Kernel:
         self._fences.clear()
 
     async def _read(self):
-        """Hands the kernel's output to the cells that it belongs to."""
+        """Hands the kernel's output to the cells that it belongs to. A message that cannot be
+        read is dropped: the user's code may send any, and later cells need this task."""
         while True:
-            message = await self._client.get_iopub_msg()
-            id, kind = message["parent_header"].get("msg_id"), message["header"]["msg_type"]
-            if (cell := self._cells.get(id)) is not None:
-                if kind == "status" and message["content"]["execution_state"] == "idle":
-                    self._idle(id)
-                elif (line := outputs.line(message)) is not None:
-                    cell.put(line)
-            elif (request := self._fences.get(id)) is not None:
-                if kind in ("comm_msg", "error"):
-                    del self._fences[id]
-                    if (cell := self._cells.pop(request, None)) is not None:
-                        cell.end()
+            try:
+                self._take(await self._client.get_iopub_msg())
+            except zmq.ZMQError:
+                raise  # no message, but the end of the channel
+            except Exception as e:  # its text may have the user's data
+                log.warning("a message of a kernel was dropped: %s", type(e).__name__)
+
+    def _take(self, message):
+        id, kind = message["parent_header"].get("msg_id"), message["header"]["msg_type"]
+        if (cell := self._cells.get(id)) is not None:
+            if kind == "status" and message["content"]["execution_state"] == "idle":
+                self._idle(id)
+            elif (line := outputs.line(message)) is not None:
+                cell.put(line)
+        elif (request := self._fences.get(id)) is not None:
+            if kind in ("comm_msg", "error"):
+                del self._fences[id]
+                if (cell := self._cells.pop(request, None)) is not None:
+                    cell.end()
 
     async def _read_replies(self):
         """Ends cells whose end was lost on the way: ZeroMQ may drop output, and replies never."""

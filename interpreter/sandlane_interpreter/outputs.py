@@ -57,7 +57,7 @@ def result(data, main):
     for mime, value in data.items():
         field = FIELDS.get(mime)
         if field == "text":
-            value = unquoted(value)
+            value = unquoted(str(value))  # users may display data of any type as text
         if field is None:
             extra[mime] = value
         else:

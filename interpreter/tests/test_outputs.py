@@ -20,6 +20,7 @@ class OutputsTest(unittest.TestCase):
                 {"type": "result", "is_main_result": False, "png": "p", "extra": {"x/y": 1}},
             ),
             (message("execute_result", data={"text/plain": "'it'"}), {"type": "result", "is_main_result": True, "text": "it"}),
+            (message("execute_result", data={"text/plain": 5}), {"type": "result", "is_main_result": True, "text": "5"}),
             (message("comm_msg", data={}), None),
         ):
             self.assertEqual(outputs.line(got), want)

@@ -171,6 +171,20 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                     await answer.content.readline()  # its number: it runs
                 self.assertEqual(await self.text("echo 1" if language == "bash" else "1", language=language), "1\n" if language == "bash" else "1")
 
+    async def test_messages_that_no_kernel_should_send(self):
+        lines = await self.run_code("display({'text/plain': 5}, raw=True)")
+        self.assertEqual([line.get("text") for line in lines], ["5", None])
+        kernel = "k = get_ipython().kernel\n"
+        for code in (
+            "k.send_response(k.iopub_socket, 'stream', {})",
+            "k.send_response(k.iopub_socket, 'display_data', {'data': 5})",
+            "k.session.send(k.iopub_socket, 'stream', {}, parent={'msg_id': []})",
+            "k.iopub_socket.send_multipart([b'topic', b'<IDS|MSG>', b'not signed', b'', b'', b'', b''])",
+        ):
+            with self.subTest(code):
+                await self.run_code(kernel + code)
+                self.assertEqual(await self.text("print(1)"), "1\n")
+
     async def test_keepalive(self):
         with unittest.mock.patch.object(server, "KEEPALIVE", 0.05):
             os.mkfifo(os.path.join(self.home.name, "fifo"))
