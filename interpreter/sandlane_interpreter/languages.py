@@ -2,7 +2,7 @@
 one that runs already.
 
 The code that sets variables is data first: names and values are literals made by `ascii`
-(Python), `json` (JavaScript) or `shlex` (bash), so no value can end its literal and run.
+(Python), `json` (JavaScript) or `_bash_literal`, so no value can end its literal and run.
 """
 
 import json
@@ -79,8 +79,15 @@ def _bash(variables, keep):
     if keep:
         names = " ".join(shlex.quote(name) for name in variables)
         lines.append(f"__sandlane_env=$(for n in {names}; do [ -n \"${{!n+x}}\" ] && printf 'export %s=%q\\n' \"$n\" \"${{!n}}\" || printf 'unset %s\\n' \"$n\"; done)")
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    lines += [f"export {name}={_bash_literal(value)}" for name, value in variables.items()]
     return "\n".join(lines)
+
+
+def _bash_literal(value):
+    """Returns $'...' of printable ASCII. bash_kernel types code into a terminal: readline there
+    takes a TAB for a command, and pexpect breaks lines at U+2028."""
+    plain = (c if c.isascii() and c.isprintable() and c not in "'\\!" else "".join(f"\\{b:03o}" for b in c.encode()) for c in value)
+    return "$'" + "".join(plain) + "'"
 
 
 _BASH_RESTORE = 'eval "$__sandlane_env"; unset __sandlane_env'

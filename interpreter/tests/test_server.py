@@ -1,6 +1,7 @@
 """The interpreter from outside: its HTTP calls, with real kernels."""
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sandlane_interpreter import kernels, server
 
-HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}\U0001f600"
+HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}\U0001f600 \t\x0c\x85"
 
 
 class ServerTest(unittest.IsolatedAsyncioTestCase):
@@ -95,20 +96,34 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
         read = {
             "python": "import os; print(os.environ.get('{}', 'none'))",
             "javascript": "console.log(process.env.{} ?? 'none')",
-            "bash": "printf %s \"${{{}-none}}\"",
+            "bash": "echo $(printf %s \"${{{}-none}}\" | base64 --wrap=0)",
         }
 
         async def value(name, **more):
-            return (await self.text(code.format(name), language=language, **more)).splitlines()
+            text = (await self.text(code.format(name), language=language, **more)).removesuffix("\n")
+            return base64.b64decode(text).decode() if language == "bash" else text
 
         for language, code in read.items():
             with self.subTest(language):
-                self.assertEqual(await value("OF_SANDBOX"), ["sandbox"])
-                self.assertEqual(await value("QUOTED"), HOSTILE.splitlines())
+                self.assertEqual(await value("OF_SANDBOX"), "sandbox")
+                self.assertEqual(await value("QUOTED"), HOSTILE)
                 for name in ("MINE", "OF_SANDBOX"):
-                    self.assertEqual(await value(name, env_vars={name: HOSTILE}), HOSTILE.splitlines())
-                self.assertEqual(await value("MINE"), ["none"])
-                self.assertEqual(await value("OF_SANDBOX"), ["sandbox"])
+                    self.assertEqual(await value(name, env_vars={name: HOSTILE}), HOSTILE)
+                self.assertEqual(await value("MINE"), "none")
+                self.assertEqual(await value("OF_SANDBOX"), "sandbox")
+
+    async def test_variables_of_bash_with_any_character(self):
+        # A character that readline takes for a command would act on the files of the folder.
+        for files in (1, 150):
+            folder = os.path.join(self.home.name, str(files))
+            os.mkdir(folder)
+            for i in range(files):
+                open(os.path.join(folder, f"file{i}"), "w").close()
+            made = await (await self.client.post("/contexts", json={"language": "bash", "cwd": folder})).json()
+            for value in ("\t\ta", "".join(map(chr, range(1, 0x180))), "\u2029!!" + "x" * 10_000):
+                with self.subTest((files, value[:10])):
+                    text = await self.text('echo $(printf %s "$A" | base64 --wrap=0)', context_id=made["id"], env_vars={"A": value})
+                    self.assertEqual(base64.b64decode(text).decode(), value)
 
     async def test_hostile_names(self):
         for name in ("A; exit 9", "A=B", "", "1A", "A\nexit"):
