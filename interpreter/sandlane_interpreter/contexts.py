@@ -7,10 +7,25 @@ if it ends.
     starting --kernel does not answer--> no kernel; the call that waited gets the error
     running --client left--> interrupted --idle--> ready
                                          --INTERRUPT_PATIENCE--> no kernel
+    running --RESTORE_PATIENCE after the cell--> no kernel
     any --kernel ended by itself, or restart--> no kernel; the cell that ran ends with an error line
     any --remove--> removed, for good
 
 One cell at a time runs, by `_turn`; what waits for its turn runs in the new kernel.
+
+# Steps of a turn
+
+Each step is a cell of the kernel. No step outlasts the call by more than the patience, since
+other calls wait for the turn: a kernel may be busy although no cell runs, by a timer of
+JavaScript or a task of Python.
+
+    set      the variables of the sandbox, once a kernel, and those of the call
+             --client left, or SET_PATIENCE--> interrupted, as a cell; then take back
+    run      the code
+             --client left--> interrupted; then take back
+    restore  the variables as they were before the call
+             --client left, or RESTORE_PATIENCE--> no kernel, as it has the call's variables
+    any      --kernel ended--> the next steps end at once
 """
 
 import asyncio
@@ -24,6 +39,9 @@ from .languages import LANGUAGES
 log = logging.getLogger(__name__)
 
 INTERRUPT_PATIENCE = 3  # seconds for an interrupted cell to end before its kernel is replaced
+SET_PATIENCE = 60  # seconds for a kernel to set variables; long, since it may still be busy with a task of the user
+RESTORE_PATIENCE = 20  # seconds for a kernel to take them back before it is replaced
+BUSY = "The kernel stayed busy after the code had ended: its context was restarted"
 
 
 class ContextGone(Exception):
@@ -71,23 +89,42 @@ class Context:
         generator interrupts the cell. It raises what `ensure` raises."""
         async with self._turn:
             kernel = await self.ensure()
-            if not kernel.variables_set:
-                values = await self._sandbox_variables(token)
-                if values:
-                    await kernel.run_quietly(self._language.set_variables(values, False))
-                kernel.variables_set = values is not None
-            cell = None
+            cell, restored = None, True
             try:
+                if not kernel.variables_set:
+                    values = await self._sandbox_variables(token)
+                    if values:
+                        cell = kernel.run_quietly(self._language.set_variables(values, False))
+                        await asyncio.wait_for(cell.drain(), SET_PATIENCE)
+                    kernel.variables_set = values is not None
                 if variables:
-                    await kernel.run_quietly(self._language.set_variables(variables, True))
+                    cell = kernel.run_quietly(self._language.set_variables(variables, True))
+                    await asyncio.wait_for(cell.drain(), SET_PATIENCE)
                 cell = kernel.run(code)
                 while (line := await cell.next()) is not None:
                     yield line
+            except TimeoutError:
+                raise TimeoutError(f"the kernel was busy for {SET_PATIENCE} seconds") from None
             finally:
                 if cell is not None and not cell.ended:
                     await self._interrupt(kernel, cell)
                 if variables:  # also those of a client that left while they were set
-                    await kernel.run_quietly(self._language.restore)
+                    restored = await self._restore(kernel)
+            if not restored:
+                yield outputs.encode(outputs.error("ContextRestarting", BUSY))
+
+    async def _restore(self, kernel):
+        """Takes back the variables of a call, and returns whether that was done; if not, the
+        kernel was dropped."""
+        cell = kernel.run_quietly(self._language.restore)
+        try:
+            await asyncio.wait_for(cell.drain(), RESTORE_PATIENCE)
+        except TimeoutError:
+            log.warning("a %s kernel stayed busy after a cell: its context is restarted", self.language)
+        finally:
+            if not (restored := cell.ended):
+                await self._drop(outputs.error("ContextRestarting", BUSY))
+        return restored
 
     async def _interrupt(self, kernel, cell):
         await kernel.interrupt()

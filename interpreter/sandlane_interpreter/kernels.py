@@ -58,22 +58,19 @@ class Kernel:
 
     def run(self, code):
         """Begins to run code and returns its cell."""
-        cell = Cell(self)
+        return self._begin(code, Cell(self))
+
+    def run_quietly(self, code):
+        """Begins to run code of ours, which counts as no execution, and returns its cell,
+        which has no lines."""
+        return self._begin(code, Cell(self, quiet=True))
+
+    def _begin(self, code, cell):
         if self._ended is not None:
             cell.end(self._ended)
         else:
-            self._cells[self._send(code, silent=False)] = cell
+            self._cells[self._send(code, silent=cell.quiet)] = cell
         return cell
-
-    async def run_quietly(self, code):
-        """Runs code of ours, which counts as no execution. Its output goes nowhere; of an
-        error the name alone is logged, since the code holds values of variables."""
-        cell = Cell(self)
-        if self._ended is None:
-            self._cells[self._send(code, silent=True)] = cell
-            await cell.drain()
-        if cell.error is not None:
-            log.warning("variables were not set: %s", cell.error)
 
     def _send(self, code, silent):
         return self._client.execute(code, silent=silent, store_history=not silent, allow_stdin=False, stop_on_error=True)
@@ -159,9 +156,9 @@ class Kernel:
 class Cell:
     """The lines of one execution that were not read yet, as JSON. One task reads it."""
 
-    def __init__(self, kernel):
+    def __init__(self, kernel, quiet=False):
         self.ended = False
-        self.error = None  # the name of the last error line
+        self.quiet = quiet  # whether it is code that sets variables
         self.count = 0  # of lines that came
         self._kernel = kernel
         self._lines = asyncio.Queue()
@@ -170,14 +167,19 @@ class Cell:
 
     def put(self, line):
         """Adds a line. With too many unread the cell is interrupted, and further lines are
-        dropped."""
+        dropped. Of a quiet cell's lines the names of errors alone are logged, since its code
+        holds values of variables."""
         self.count += 1
+        if self.quiet:
+            if line["type"] == "error":
+                log.warning("variables were not set: %s", line["name"])
+            return
         if self.ended or self._overrun:
             return
-        data = self._encode(line)
+        data = outputs.encode(line)
         if self._unread + len(data) > MAX_UNREAD:
             self._overrun = True
-            data = self._encode(outputs.error("OutputTooLarge", f"More than {MAX_UNREAD >> 20} MiB of output were not read"))
+            data = outputs.encode(outputs.error("OutputTooLarge", f"More than {MAX_UNREAD >> 20} MiB of output were not read"))
             asyncio.create_task(self._kernel.interrupt())
         self._unread += len(data)
         self._lines.put_nowait(data)
@@ -188,7 +190,7 @@ class Cell:
             return
         self.ended = True
         if last is not None:
-            self._lines.put_nowait(self._encode(last))
+            self._lines.put_nowait(outputs.encode(last))
         self._lines.put_nowait(None)
 
     async def next(self):
@@ -202,8 +204,3 @@ class Cell:
         """Reads what is left."""
         while await self.next() is not None:
             pass
-
-    def _encode(self, line):
-        if line["type"] == "error":
-            self.error = line["name"]
-        return outputs.encode(line)

@@ -13,7 +13,7 @@ import unittest.mock
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from sandlane_interpreter import kernels, server
+from sandlane_interpreter import contexts, kernels, server
 
 HOSTILE = "'\"; raise SystemExit\n$(exit 9)`exit 9`\\\u2028{}\U0001f600 \t\x0c\x85"
 
@@ -185,6 +185,27 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                 async with self.client.post("/execute", json={"code": code, "language": language}) as answer:
                     await answer.content.readline()  # its number: it runs
                 self.assertEqual(await self.text("echo 1" if language == "bash" else "1", language=language), "1\n" if language == "bash" else "1")
+
+    async def test_kernel_that_is_busy_without_a_cell(self):
+        busy, variables = "setTimeout(() => { while (true) {} }, 0); 1", {"A": "b"}
+
+        async def leaves(code):
+            with self.assertRaises(TimeoutError):
+                await asyncio.wait_for(self.run_code(code, language="js", env_vars=variables), 2)
+            self.assertEqual(await asyncio.wait_for(self.text("process.env.A ?? 'none'", language="js"), 30), "none")
+
+        with self.subTest("a client that leaves while variables are set"):
+            self.assertEqual(await self.text(busy, language="js"), "1")
+            await leaves("2")
+        with self.subTest("a client that leaves after the code"):
+            await leaves(busy)
+        with self.subTest("a client that stays"), unittest.mock.patch.multiple(contexts, SET_PATIENCE=1, RESTORE_PATIENCE=1):
+            await self.text(busy, language="js")
+            lines = await self.run_code("2", language="js", env_vars=variables)
+            self.assertIn("busy", lines[0].get("value", ""), lines)
+            lines = await self.run_code(busy, language="js", env_vars=variables)
+            self.assertEqual([line.get("name") for line in lines], [None, "ContextRestarting", None], lines)
+            self.assertEqual(await self.text("process.env.A ?? 'none'", language="js"), "none")
 
     async def test_messages_that_no_kernel_should_send(self):
         lines = await self.run_code("display({'text/plain': 5}, raw=True)")
