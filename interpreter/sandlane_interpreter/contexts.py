@@ -5,8 +5,8 @@ if it ends.
 
     no kernel --ensure--> starting --kernel answers--> ready --execute--> running --idle--> ready
     starting --kernel does not answer--> no kernel; the call that waited gets the error
-    running --client left--> interrupted --idle--> ready
-                                         --INTERRUPT_PATIENCE--> no kernel
+    running --client left--> interrupted, again until the cell has begun --idle--> ready
+                             --INTERRUPT_PATIENCE--> no kernel
     running --RESTORE_PATIENCE after the cell--> no kernel
     any --kernel ended by itself, or restart--> no kernel; the cell that ran ends with an error line
     any --remove--> removed, for good
@@ -29,6 +29,7 @@ JavaScript or a task of Python.
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 
@@ -39,6 +40,7 @@ from .languages import LANGUAGES
 log = logging.getLogger(__name__)
 
 INTERRUPT_PATIENCE = 3  # seconds for an interrupted cell to end before its kernel is replaced
+INTERRUPT_AGAIN = 0.2  # seconds until a cell that has not begun is interrupted again
 SET_PATIENCE = 60  # seconds for a kernel to set variables; long, since it may still be busy with a task of the user
 RESTORE_PATIENCE = 20  # seconds for a kernel to take them back before it is replaced
 BUSY = "The kernel stayed busy after the code had ended: its context was restarted"
@@ -127,9 +129,18 @@ class Context:
         return restored
 
     async def _interrupt(self, kernel, cell):
-        await kernel.interrupt()
+        """Interrupts a cell, and drops the kernel if that does not end it. A kernel that has
+        not begun the cell ignores an interrupt, so it is sent again until one came after the
+        beginning; no more, since code that cleans up should not be interrupted again."""
         try:
-            await asyncio.wait_for(cell.drain(), INTERRUPT_PATIENCE)
+            async with asyncio.timeout(INTERRUPT_PATIENCE):
+                begun = False
+                while not begun and not cell.ended:
+                    begun = cell.count > 0
+                    await kernel.interrupt()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(cell.drain(), None if begun else INTERRUPT_AGAIN)
+                        return
         except TimeoutError:
             log.warning("a %s cell could not be interrupted: its context is restarted", self.language)
             await self._drop(outputs.error("ContextRestarting", "The code could not be interrupted: its context was restarted"))

@@ -186,6 +186,16 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                     await answer.content.readline()  # its number: it runs
                 self.assertEqual(await self.text("echo 1" if language == "bash" else "1", language=language), "1\n" if language == "bash" else "1")
 
+    async def test_interrupt_before_the_cell_begins(self):
+        for language, code in (("python", "while True: pass"), ("javascript", "while (true) {}"), ("bash", "sleep 1000")):
+            with self.subTest(language):
+                context = contexts.Context(language, self.home.name, None)
+                self.addAsyncCleanup(context.remove)
+                kernel = await context.ensure()
+                for _ in range(3):
+                    await context._interrupt(kernel, kernel.run(code))
+                    self.assertIs(await context.ensure(), kernel)
+
     async def test_kernel_that_is_busy_without_a_cell(self):
         busy, variables = "setTimeout(() => { while (true) {} }, 0); 1", {"A": "b"}
 
