@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandlane/sandlane/local/node/cgroups"
 	"github.com/sandlane/sandlane/local/node/network"
+	"github.com/sandlane/sandlane/local/node/removal"
 )
 
 const (
@@ -47,7 +48,7 @@ func clean(stateDir string) error {
 	if os.Geteuid() == 0 {
 		errs = append(errs, network.RemoveLinks(hash))
 	}
-	if err := os.RemoveAll(filepath.Join(nodeDir(stateDir), "pods")); err != nil {
+	if err := removal.Tree(filepath.Join(nodeDir(stateDir), "pods")); err != nil {
 		errs = append(errs, fmt.Errorf("remove the containers' folders: %w", err))
 	}
 	return errors.Join(errs...)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/kubeclient/backoff"
 	"github.com/sandlane/sandlane/local/node/network"
+	"github.com/sandlane/sandlane/local/node/removal"
 	"github.com/sandlane/sandlane/local/node/status"
 )
 
@@ -171,7 +171,7 @@ func (p *pod) open() bool {
 func (p *pod) finish() {
 	uid := p.current().UID
 	p.rt.addrs.GiveBack(uid)
-	_ = os.RemoveAll(filepath.Join(p.rt.dir, "pods", string(uid)))
+	_ = removal.Tree(filepath.Join(p.rt.dir, "pods", string(uid)))
 	p.mu.Lock()
 	p.finished = true
 	p.mu.Unlock()

@@ -2,7 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -101,5 +105,31 @@ func TestOlderCopyDoesNotReopen(t *testing.T) {
 	p.update(at("10", v1alpha1.PodRunning))
 	if net.reachable || v1alpha1.PhaseOf(p.current()) != v1alpha1.PodStopping {
 		t.Error("an older copy opened a stopping pod")
+	}
+}
+
+// What code in a sandbox has made does not keep a node's folders on the machine: neither folders
+// that forbid to write in them, nor more in each other than this process may open.
+func TestCleanupRemovesWhatASandboxMade(t *testing.T) {
+	const of = "SANDLANE_TEST_CLEANUP"
+	if state := os.Getenv(of); state != "" { // with few descriptors
+		if err := Cleanup(state); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	state := t.TempDir()
+	cache := filepath.Join(nodeDir(state), "pods", "uid", "volumes", "cache")
+	err := errors.Join(os.MkdirAll(cache+strings.Repeat("/d", 400), 0o755), os.WriteFile(cache+"/file", nil, 0o644), os.Chmod(cache, 0o555))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `ulimit -n 200; exec "$0" -test.run='^TestCleanupRemovesWhatASandboxMade$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), of+"="+state)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %.500s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(nodeDir(state), "pods")); err == nil {
+		t.Error("the containers' folders are left")
 	}
 }

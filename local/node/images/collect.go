@@ -13,6 +13,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
+
+	"github.com/sandlane/sandlane/local/node/removal"
 )
 
 const (
@@ -114,7 +116,7 @@ func (s *Store) list() (all []unpackedImage, err error) {
 	for _, entry := range entries {
 		dir := filepath.Join(s.o.Dir, entry.Name())
 		if strings.HasSuffix(dir, removed) {
-			if err := os.RemoveAll(dir); err != nil {
+			if err := removal.Tree(dir); err != nil {
 				return nil, err
 			}
 			continue
@@ -155,7 +157,10 @@ func remove(dir string) (gone bool, err error) {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return false, nil
 	case err != nil && !errors.Is(err, os.ErrNotExist): // else another process has removed it
-		return false, errors.Join(err, os.RemoveAll(old))
+		if old != "" {
+			err = errors.Join(err, removal.Tree(old))
+		}
+		return false, err
 	}
-	return true, os.RemoveAll(old)
+	return true, removal.Tree(old)
 }

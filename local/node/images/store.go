@@ -37,6 +37,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/sandlane/sandlane/filelock"
+	"github.com/sandlane/sandlane/local/node/removal"
 )
 
 // Image is an unpacked image.
@@ -241,7 +242,7 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		return held, err
 	}
 	unfinished := dir + unfinishedEnd
-	if err := errors.Join(os.RemoveAll(unfinished), os.RemoveAll(dir), os.MkdirAll(filepath.Join(unfinished, "root"), 0o755)); err != nil {
+	if err := errors.Join(removal.Tree(unfinished), removal.Tree(dir), os.MkdirAll(filepath.Join(unfinished, "root"), 0o755)); err != nil {
 		return nil, err
 	}
 	u := unpacker{root: filepath.Join(unfinished, "root"), bytes: s.o.MaxBytes, files: s.o.MaxFiles, folders: map[string]bool{}, progress: progress}
@@ -258,7 +259,7 @@ func (s *Store) unpacked(ctx context.Context, image v1.Image, digest v1.Hash, pr
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(unfinished))
+		return nil, errors.Join(err, removal.Tree(unfinished))
 	}
 	if err := s.collect(); err != nil {
 		return nil, errors.Join(err, held.Close())

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandlane/sandlane/local/node/cgroups"
 	"github.com/sandlane/sandlane/local/node/initspec"
+	"github.com/sandlane/sandlane/local/node/removal"
 )
 
 // Process is the main process of one run of a container. It is made by
@@ -58,7 +59,7 @@ func (p *Process) watch() {
 	p.cgroup.Remove()
 	p.leaveNamespaces()
 	if p.dir != "" {
-		_ = os.RemoveAll(p.dir)
+		_ = removal.Tree(p.dir)
 	}
 	close(p.Exited)
 }

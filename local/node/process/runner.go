@@ -17,6 +17,7 @@ import (
 	"github.com/sandlane/sandlane/local/node/images"
 	"github.com/sandlane/sandlane/local/node/initspec"
 	"github.com/sandlane/sandlane/local/node/network"
+	"github.com/sandlane/sandlane/local/node/removal"
 	"github.com/sandlane/sandlane/local/node/rootfs"
 )
 
@@ -77,7 +78,7 @@ func (r *Runner) Start(ctx context.Context, net network.Pod, s Spec) (*Process, 
 		}
 		root, err := r.roots.Root(p.dir, rootfs.Container{PodName: s.PodName, Addr: isolated.Addr(), Image: s.Image, Mounts: s.Mounts, Resolv: s.Resolv, ReadOnly: s.ReadOnly})
 		if err != nil {
-			_ = os.RemoveAll(p.dir)
+			_ = removal.Tree(p.dir)
 			return nil, err
 		}
 		if s.ReadOnly {
@@ -91,7 +92,7 @@ func (r *Runner) Start(ctx context.Context, net network.Pod, s Spec) (*Process, 
 		ns, err := isolated.File()
 		if err != nil {
 			p.cgroup.Remove()
-			_ = os.RemoveAll(p.dir)
+			_ = removal.Tree(p.dir)
 			return nil, err
 		}
 		a.files = []*os.File{ns}
@@ -107,7 +108,7 @@ func (r *Runner) Start(ctx context.Context, net network.Pod, s Spec) (*Process, 
 		closeAll(p.ns...)
 		p.cgroup.Remove()
 		if p.dir != "" {
-			_ = os.RemoveAll(p.dir)
+			_ = removal.Tree(p.dir)
 		}
 		return nil, err
 	}
