@@ -104,14 +104,14 @@ func Read(ctx context.Context, file string, o Options, running <-chan struct{}) 
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	r, w := io.Pipe()
-	go func() {
-		defer f.Close()
-		w.CloseWithError(copyOut(ctx, f, w, o, running))
-	}()
+	go func() { w.CloseWithError(copyOut(ctx, f, w, o, running)) }()
 	return r, nil
 }
 
+// copyOut closes f.
 func copyOut(ctx context.Context, f *os.File, w io.Writer, o Options, running <-chan struct{}) error {
+	var next *os.File // the log that has taken f's place
+	defer func() { closeAll(f, next) }()
 	if o.Limit > 0 {
 		w = &limitedWriter{w, o.Limit}
 	}
@@ -144,7 +144,20 @@ func copyOut(ctx context.Context, f *os.File, w io.Writer, o Options, running <-
 			}
 		}
 		held, caughtUp = nil, true
-		if !o.Follow || ended {
+		if next != nil {
+			closeAll(f)
+			f, next, partial = next, nil, ""
+			lines.Reset(f)
+			continue
+		}
+		if !o.Follow {
+			return nil
+		}
+		// The log may have been set aside since its end was met: its rest comes before the new one.
+		if next = successor(f); next != nil {
+			continue
+		}
+		if ended {
 			return nil
 		}
 		select {
@@ -154,6 +167,28 @@ func copyOut(ctx context.Context, f *os.File, w io.Writer, o Options, running <-
 			ended = true // read what is left, once
 		case <-time.After(followEvery):
 		}
+	}
+}
+
+// successor opens the log that is written now if it is another file than f; nil if it is f, or
+// not there yet.
+func successor(f *os.File) *os.File {
+	next, err := os.Open(f.Name())
+	if err != nil {
+		return nil
+	}
+	was, err := f.Stat()
+	is, nextErr := next.Stat()
+	if err != nil || nextErr != nil || os.SameFile(was, is) {
+		closeAll(next)
+		return nil
+	}
+	return next
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nil is fine
 	}
 }
 
