@@ -2,6 +2,7 @@ package images
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandlane/sandlane/filelock"
 	"github.com/sandlane/sandlane/local/node/removal"
 )
 
@@ -107,7 +109,7 @@ func (s *Store) collect() error {
 	return nil
 }
 
-// list returns the unpacked images, and removes what an earlier removal left.
+// list returns the unpacked images, and removes what an earlier removal or a killed pull left.
 func (s *Store) list() (all []unpackedImage, err error) {
 	entries, err := os.ReadDir(s.o.Dir)
 	if err != nil {
@@ -122,7 +124,10 @@ func (s *Store) list() (all []unpackedImage, err error) {
 			continue
 		}
 		if strings.HasSuffix(dir, unfinishedEnd) {
-			continue // another pull is about to give it its name
+			if err := removeUnfinished(dir); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, complete))
 		if err != nil {
@@ -136,6 +141,22 @@ func (s *Store) list() (all []unpackedImage, err error) {
 		all = append(all, unpackedImage{dir, bytes, info.ModTime()})
 	}
 	return all, nil
+}
+
+// removeUnfinished removes the folder of a pull that was killed. A pull that goes on has the
+// image's lock, and is about to give the folder its name.
+func removeUnfinished(dir string) error {
+	once, cancel := context.WithCancel(context.Background())
+	cancel() // a lock that is another's is not waited for
+	unlock, err := filelock.Lock(once, strings.TrimSuffix(dir, unfinishedEnd)+".lock", nil)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return removal.Tree(dir)
 }
 
 // remove removes the folder of an image unless it is held.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/sandlane/sandlane/filelock"
 )
 
 // Images that are not held go once there are too many bytes, the longest unused first; one that
@@ -51,14 +53,23 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.nothingLeft()
-	// What another process is about to name is left to it.
+	// What another process is about to name is left to it; once it is killed, it is removed.
 	unfinished := s.dir + "/sha256-other" + unfinishedEnd
+	kill, err := filelock.Lock(t.Context(), s.dir+"/sha256-other.lock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(os.Mkdir(unfinished, 0o755), writeSize(unfinished, 1<<40), other.collect()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(unfinished); err != nil {
 		t.Error("an image that is being unpacked was removed:", err)
 	}
+	kill()
+	if err := other.collect(); err != nil {
+		t.Fatal(err)
+	}
+	s.nothingLeft()
 	image := ensure(one("a"))
 	s.want(image.Root+"/v", "a")
 	image.Release()

@@ -14,7 +14,7 @@
 //
 //	absent --Ensure--> unpacking (a folder that ends in .new, under the image's lock)
 //	unpacking --complete--> unpacked, by one rename
-//	unpacking --error, or the process is killed--> absent; the next Ensure removes the folder
+//	unpacking --error, or the process is killed--> absent; the next pull removes the folder
 //	unpacked --Ensure--> held, by a shared lock that ends with Release or the process
 //	held --the last Release--> unpacked
 //	unpacked --too many bytes, and the longest unused--> absent (collect.go)
