@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,6 +101,10 @@ This is for development: it is no boundary against hostile code.`,
 
 // upHere runs until it is told to stop.
 func upHere(cmd *cobra.Command, o *local.Options) error {
+	// Ctrl-C also ends a program that reads the output, such as tee: what is said then must not
+	// end this process before it has cleaned up. The channel is read by nobody. To ignore the
+	// signal instead would have all children ignore it too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	report := local.NewReporter()
 	o.Console = consoleOf(o.StateDir)
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,7 +161,12 @@ func TestStartAndStop(t *testing.T) {
 		}
 		defer func() { _ = log.Close() }()
 		cmd := exec.CommandContext(t.Context(), bin, "up", "--state", state, "--port", "0", "--pool-size", "2")
-		cmd.Stdout, cmd.Stderr = log, log
+		tee, stderr, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(log, tee) }()
+		cmd.Stdout, cmd.Stderr = log, stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		forget, err := orphans.Stop(bin, "down", "--state", state)
 		if err != nil {
@@ -174,7 +180,9 @@ func TestStartAndStop(t *testing.T) {
 			out, _ := os.ReadFile(log.Name())
 			return strings.Contains(string(out), "Sandlane is up"), string(out)
 		})
-		// A terminal sends SIGINT to the whole foreground group.
+		// A terminal sends SIGINT to the whole foreground group, and so ends also a tee that reads
+		// the output.
+		_, _ = stderr.Close(), tee.Close()
 		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
