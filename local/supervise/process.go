@@ -122,12 +122,18 @@ func (p *process) cycle(attempt int) (again bool, err error) {
 		}
 		return fail(err, 0)
 	}
-	cmd, from, err := p.spawn()
+	log, err := openLog(p.spec.LogFile)
 	if err != nil {
+		return fail(err, 0)
+	}
+	from := log.size
+	cmd, err := p.spawn(log)
+	if err != nil {
+		log.Close()
 		return fail(err, from)
 	}
 	exited := make(chan error, 1)
-	go func() { exited <- p.wait(cmd) }()
+	go func() { exited <- p.wait(cmd, log) }()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -167,27 +173,23 @@ func (p *process) cycle(attempt int) (again bool, err error) {
 	}
 }
 
-// spawn starts the process and returns where its part of the log begins.
-func (p *process) spawn() (*exec.Cmd, int64, error) {
-	log, from, err := openLog(p.spec.LogFile)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer log.Close()
+// spawn starts the process, whose output goes by a pipe to the log.
+func (p *process) spawn(log *logFile) (*exec.Cmd, error) {
 	failpoint.Hit("supervise/" + p.spec.Name)
 	cmd := exec.Command(p.spec.Path, p.spec.Args...)
 	cmd.Env = append(append(os.Environ(), failpoint.Env(p.spec.Name)...), p.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = logLinger
 	if err := p.group.spawner.start(cmd); err != nil {
-		return nil, from, err
+		return nil, err
 	}
 	p.set(func(s *Status) { s.State, s.PID, s.StartedAt = Starting, cmd.Process.Pid, time.Now() })
-	return cmd, from, nil
+	return cmd, nil
 }
 
-// wait reaps the process. The PID is cleared before the kernel may give it to
-// another process: kill must not hit that one.
-func (p *process) wait(cmd *exec.Cmd) error {
+// wait reaps the process, and closes its log. The PID is cleared before the kernel may give it
+// to another process: kill must not hit that one.
+func (p *process) wait(cmd *exec.Cmd, log *logFile) error {
 	waitExited(cmd.Process.Pid)
 	var err error
 	p.set(func(s *Status) {
@@ -195,7 +197,8 @@ func (p *process) wait(cmd *exec.Cmd) error {
 		s.PID = 0
 		s.LastExit = cmd.ProcessState.String()
 	})
-	if err == nil {
+	log.Close()
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		err = errEnded
 	}
 	return err

@@ -14,8 +14,8 @@ type Spec struct {
 	Args []string
 	// Env is added to this process's environment.
 	Env []string
-	// LogFile gets what the process prints; it is moved to LogFile.1 at a start
-	// that finds it larger than 10 MB.
+	// LogFile gets what the process prints; it is moved to LogFile.1 whenever it is larger than
+	// 10 MB.
 	LogFile string
 	// Ready returns nil once the process serves; it is asked again and again.
 	// Nil means that a started process is a ready one.

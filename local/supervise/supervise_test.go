@@ -24,9 +24,19 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("SUPERVISE_HELPER") {
 	case "":
 		goleak.VerifyTestMain(m)
-	case "sleep", "sleep-fail", "ordered": // until told to stop
+	case "sleep", "sleep-fail", "ordered", "talk", "leaves-a-child": // until told to stop
 		wait := make(chan os.Signal, 1)
 		signal.Notify(wait, syscall.SIGTERM)
+		switch os.Getenv("SUPERVISE_HELPER") {
+		case "talk":
+			fmt.Print(strings.Repeat(talk, talkLines))
+		case "leaves-a-child":
+			child := exec.Command("sleep", "20") // longer than the test waits
+			child.Stdout = os.Stdout
+			if err := child.Start(); err != nil {
+				os.Exit(1)
+			}
+		}
 		fmt.Println("sleeping")
 		<-wait
 		fmt.Println("told to stop")
@@ -371,25 +381,4 @@ func TestKilledSupervisorLeavesNoChild(t *testing.T) {
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(b), ") Z ")
-}
-
-func TestLargeLogIsMovedAway(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "sub", "a.log")
-	f, from, err := openLog(path)
-	if err != nil || from != 0 {
-		t.Fatal(from, err)
-	}
-	if err := f.Truncate(maxLog + 1); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	f, from, err = openLog(path)
-	if err != nil || from != 0 {
-		t.Fatal(from, err)
-	}
-	f.Close()
-	if st, err := os.Stat(path + ".1"); err != nil || st.Size() != maxLog+1 {
-		t.Errorf("the old log: %v, %v", st, err)
-	}
 }
