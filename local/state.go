@@ -23,7 +23,8 @@ import (
 // says that an `up` runs, and holds its PID. Only the holder of the lock writes
 // in the folder. What a killed `up` left is removed by the next holder, be it
 // `up` or `down`. The cluster's content lives as long as its `up`: each begins
-// with an empty etcd, new certificates and a new API key. Logs stay.
+// with an empty etcd, new certificates and a new API key. Logs stay, those of containers until
+// the next `up`.
 
 // state is the layout of a state folder.
 type state struct {

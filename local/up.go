@@ -57,6 +57,10 @@ func Up(ctx context.Context, o Options) error {
 	if _, err := u.clean(); err != nil {
 		return err
 	}
+	// Not in clean: until the next `up` the logs say what the last one's containers printed.
+	if err := node.RemoveLogs(u.dir); err != nil {
+		return err
+	}
 	beside, stop := context.WithCancel(ctx)
 	waitInstall := u.beginInterpreter(beside)
 	defer func() { stop(); waitInstall() }()

@@ -67,8 +67,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestUpLife(t *testing.T) {
 	needPrograms(t)
 	dir := t.TempDir()
-	up := startUp(t, dir)
 	s := newState(dir)
+	earlier := s.path("node", "logs", "default_pod_uid", "c_0.log")
+	if err := writeFile(earlier, []byte("of an earlier run\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := startUp(t, dir)
+	if _, err := os.Stat(earlier); err == nil {
+		t.Error("a container's log of an earlier run is left")
+	}
 
 	var file UpFile
 	readJSON(t, s.upFile(), &file)

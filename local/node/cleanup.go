@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sandlane/sandlane/local/node/cgroups"
+	"github.com/sandlane/sandlane/local/node/containerlog"
 	"github.com/sandlane/sandlane/local/node/network"
 	"github.com/sandlane/sandlane/local/node/removal"
 )
@@ -52,6 +53,15 @@ func clean(stateDir string) error {
 		errs = append(errs, fmt.Errorf("remove the containers' folders: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// RemoveLogs removes the logs of containers of earlier nodes, which no API server knows any
+// more. The node must not be running.
+func RemoveLogs(stateDir string) error {
+	if err := os.RemoveAll(containerlog.Root(nodeDir(stateDir))); err != nil {
+		return fmt.Errorf("remove the logs of containers: %w", err)
+	}
+	return nil
 }
 
 // killMarked kills every process that carries this node's mark.

@@ -32,9 +32,12 @@ func File(dir string, pod *corev1.Pod, container string, attempt int32) string {
 	return filepath.Join(Folder(dir, pod), fmt.Sprintf("%s_%d.log", container, attempt))
 }
 
+// Root has the logs of all pods, in the node's folder dir.
+func Root(dir string) string { return filepath.Join(dir, "logs") }
+
 // Folder has the logs of all runs of a pod's containers.
 func Folder(dir string, pod *corev1.Pod) string {
-	return filepath.Join(dir, "logs", fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID))
+	return filepath.Join(Root(dir), fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID))
 }
 
 // Start returns the write end of a pipe whose lines go, with their time, to
