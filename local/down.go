@@ -21,6 +21,12 @@ const downTimeout = stopTimeout + 15*time.Second
 func Down(ctx context.Context, stateDir string) (string, error) {
 	s := newState(stateDir)
 	pid, err := s.running()
+	if pid != 0 && startTime(pid) == "" {
+		// It is just ending, and lets go of the lock soon, or it is none of this machine's.
+		if pid, err = s.holder(); pid != 0 && startTime(pid) == "" {
+			return "", s.unseen(pid)
+		}
+	}
 	if err != nil {
 		return "", err
 	}
@@ -30,7 +36,7 @@ func Down(ctx context.Context, stateDir string) (string, error) {
 	if _, err := os.Stat(s.lockFile()); errors.Is(err, os.ErrNotExist) {
 		return fmt.Sprintf("Sandlane is not running with the state folder %s", stateDir), nil
 	}
-	unlock, err := s.lock()
+	unlock, err := s.lock("")
 	if err != nil {
 		return "", err
 	}
@@ -67,8 +73,8 @@ func (s state) stopRunning(ctx context.Context, pid int) (string, error) {
 	for _, p := range list {
 		names = append(names, p.Name)
 	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return "", fmt.Errorf("stop `sandlane up` (pid %d): %w", pid, err)
+	if err := s.signal(pid, syscall.SIGTERM); err != nil {
+		return "", err
 	}
 	killed, err := s.waitUnlocked(ctx, pid)
 	if err != nil {
@@ -83,9 +89,9 @@ func (s state) stopRunning(ctx context.Context, pid int) (string, error) {
 	}
 	// It cleans up after itself, unless it was killed: just now or just before.
 	if s.leftFiles() {
-		unlock, err := s.lock()
-		if other := (*ErrRunning)(nil); errors.As(err, &other) {
-			return what, nil // the files are those of another `up`, just started
+		unlock, err := s.lock("")
+		if other := (*ErrRunning)(nil); errors.As(err, &other) || errors.Is(err, errUnnamed) {
+			return what, nil // the files are those of another `up`, just started, or another `down` removes them
 		}
 		if err != nil {
 			return "", err
@@ -98,6 +104,32 @@ func (s state) stopRunning(ctx context.Context, pid int) (string, error) {
 	return what, nil
 }
 
+// signal sends a signal to the `up` that holds the lock. It sends none to a process that did not
+// write the lock's file: the PID may be another's here if `up` runs in another container.
+func (s state) signal(pid int, sig os.Signal) error {
+	p, err := os.FindProcess(pid) // holds on to the process, whichever it is
+	if err != nil {
+		return fmt.Errorf("stop `sandlane up` (pid %d): %w", pid, err)
+	}
+	defer func() { _ = p.Release() }()
+	now := startTime(pid)
+	if now == "" {
+		return nil // it ends by itself
+	}
+	if holder, start := s.lockHolder(); holder != pid || start != now {
+		return s.unseen(pid)
+	}
+	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop `sandlane up` (pid %d): %w", pid, err)
+	}
+	return nil
+}
+
+// unseen is the error for a holder of the lock that is not to be signalled.
+func (s state) unseen(pid int) error {
+	return fmt.Errorf("the `sandlane up` with the state folder %s (pid %d) runs in another container or on another machine, and is to be stopped there: the process with that number here is not it", s.dir, pid)
+}
+
 // waitUnlocked waits until the `up` has let go of its state folder, and kills
 // it when that takes too long.
 func (s state) waitUnlocked(ctx context.Context, pid int) (killed bool, err error) {
@@ -107,18 +139,20 @@ func (s state) waitUnlocked(ctx context.Context, pid int) (killed bool, err erro
 	defer deadline.Stop()
 	for {
 		now, err := s.running()
+		if now != pid && (err == nil || errors.Is(err, errUnnamed)) { // another process may have the lock by now
+			return killed, nil
+		}
 		if err != nil {
 			return killed, err
-		}
-		if now != pid {
-			return killed, nil
 		}
 		select {
 		case <-ctx.Done():
 			return killed, fmt.Errorf("wait for `sandlane up` (pid %d) to end: %w", pid, context.Cause(ctx))
 		case <-deadline.C:
 			killed = true
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if err := s.signal(pid, syscall.SIGKILL); err != nil {
+				return killed, err
+			}
 		case <-tick.C:
 		}
 	}

@@ -20,7 +20,7 @@ import (
 //
 // Everything but the route tables lies in one state folder, sockets too, so that its path
 // must be short: a folder elsewhere would have a name that other users can guess. A lock on <state>/up.lock
-// says that an `up` runs, and holds its PID. Only the holder of the lock writes
+// says that an `up` runs, and holds its PID and start time. Only the holder of the lock writes
 // in the folder. What a killed `up` left is removed by the next holder, be it
 // `up` or `down`. The cluster's content lives as long as its `up`: each begins
 // with an empty etcd, new certificates and a new API key. Logs stay, those of containers until
@@ -111,9 +111,16 @@ const (
 	patienceDying = 5 * time.Second
 )
 
+// errUnnamed says that the holder of the lock has not written what it is.
+var errUnnamed = errors.New("try again")
+
+// thisProcess is what an `up` writes in the lock's file.
+func thisProcess() string { return fmt.Sprintf("%d %s\n", os.Getpid(), startTime(os.Getpid())) }
+
 // lock takes the lock of the state folder, for as long as this process lives
-// or until unlock. An *ErrRunning names the holder.
-func (s state) lock() (unlock func(), err error) {
+// or until unlock. An *ErrRunning names the holder. holder is thisProcess for an `up`, and
+// empty for a process that `down` must not signal.
+func (s state) lock(holder string) (unlock func(), err error) {
 	if pid, err := s.holder(); err != nil || pid != 0 {
 		return nil, errors.Join(err, running(s.dir, pid))
 	}
@@ -124,13 +131,14 @@ func (s state) lock() (unlock func(), err error) {
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) { // another process was faster
 		f.Close()
-		return nil, &ErrRunning{StateDir: s.dir, PID: s.lockPID()}
+		pid, _ := s.lockHolder()
+		return nil, &ErrRunning{StateDir: s.dir, PID: pid}
 	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock the state folder: %w", err)
 	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+	if err := errors.Join(f.Truncate(0), writeAt(f, holder)); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock the state folder: %w", err)
 	}
@@ -152,15 +160,15 @@ func (s state) holder() (int, error) {
 	defer tick.Stop()
 	for began := time.Now(); ; <-tick.C {
 		pid, err := s.running()
-		if pid == 0 || err != nil {
+		if pid == 0 && !errors.Is(err, errUnnamed) {
 			return 0, err
 		}
 		wait := patience
-		if startTime(pid) == "" {
+		if pid != 0 && startTime(pid) == "" {
 			wait = patienceDying
 		}
 		if time.Since(began) > wait {
-			return pid, nil
+			return pid, err
 		}
 	}
 }
@@ -183,21 +191,24 @@ func (s state) running() (int, error) {
 	defer f.Close()
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		if pid := s.lockPID(); pid > 0 {
+		if pid, _ := s.lockHolder(); pid > 0 {
 			return pid, nil
 		}
-		return 0, fmt.Errorf("an `up` with the state folder %s is just starting: try again", s.dir)
+		return 0, fmt.Errorf("an `up` with the state folder %s is just starting, or a `down` is removing what one left: %w", s.dir, errUnnamed)
 	}
 	return 0, nil
 }
 
-func (s state) lockPID() int {
+// lockHolder is the process that the lock's file names, with its start time as recorded has it;
+// 0 for none.
+func (s state) lockHolder() (pid int, start string) {
 	b, err := os.ReadFile(s.lockFile())
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-	return pid
+	first, start, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	pid, _ = strconv.Atoi(first)
+	return pid, start
 }
 
 // writeFile replaces a file at once: readers see the old or the new content.

@@ -160,7 +160,7 @@ func TestLock(t *testing.T) {
 	if pid, err := s.running(); pid != 0 || err != nil {
 		t.Errorf("before: %d, %v", pid, err)
 	}
-	unlock, err := s.lock()
+	unlock, err := s.lock(thisProcess())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("locked: %d, %v", pid, err)
 	}
 	var running *ErrRunning
-	if _, err := s.lock(); !errors.As(err, &running) || running.PID != os.Getpid() {
+	if _, err := s.lock(thisProcess()); !errors.As(err, &running) || running.PID != os.Getpid() {
 		t.Errorf("second lock: %v", err)
 	}
 	unlock()

@@ -49,7 +49,7 @@ func Up(ctx context.Context, o Options) error {
 	if err := u.state.create(); err != nil {
 		return err
 	}
-	unlock, err := u.state.lock()
+	unlock, err := u.state.lock(thisProcess())
 	if err != nil {
 		return err
 	}
