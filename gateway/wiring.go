@@ -162,7 +162,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent) er
 	})
 	g.assembleRoom()
 	g.poller = inuse.NewEnvoyPoller(inuse.PollerOptions{
-		Registry: g.usage, Claims: []inuse.Claims{g.index, g.cache}, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
+		Registry: g.usage, Claims: []inuse.Claims{g.index, g.cache}, Synced: g.index.Synced, AdminSocket: g.o.path(EnvoyAdminSocket), Tick: g.o.IdleTick, Log: g.o.Log,
 		MaxOpen: func(namespace string) int { return g.limits.Of(namespace).OpenOfSandbox }, Filled: g.cache.Retract,
 		Looking: g.room.Looking,
 	})

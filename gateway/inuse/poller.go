@@ -30,6 +30,9 @@ type PollerOptions struct {
 	// Claims map addresses to every claim that this gateway may have routed to: the index, and
 	// the route cache, whose routes can be newer than what the watches have shown. Required.
 	Claims []Claims
+	// Synced reports whether Claims know all that runs. Until then what Envoy has open may be
+	// anybody's, and nothing is known. Nil means that they do.
+	Synced func() bool
 	// AdminSocket is the path of Envoy's admin socket. Required.
 	AdminSocket string
 	// Cluster is Envoy's name of the sandboxes' cluster. Empty means "sandbox".
@@ -63,9 +66,9 @@ type EnvoyPoller struct {
 	metrics *metrics
 	// polling is held during a poll: ticks and Refresh.
 	polling sync.Mutex
-	// before are the uses of what was open at the last tick that read Envoy.
+	// before are the uses of what was open at the last tick that read Envoy, by address.
 	// failing says that the last tick could not. Guarded by polling.
-	before  []*routecache.ClaimUse
+	before  map[netip.Addr][]*routecache.ClaimUse
 	failing bool
 	// full are the uses of sandboxes that had MaxOpen open then. Guarded by polling.
 	full []*routecache.ClaimUse
@@ -111,6 +114,9 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 // NeedLeaderElection makes it run in every gateway.
 func (p *EnvoyPoller) NeedLeaderElection() bool { return false }
 
+// errNotSynced: a gateway has just started, and its Envoy may have requests open from before.
+var errNotSynced = errors.New("the sandboxes and pods are not listed yet")
+
 // Refresh is one tick, or a poll in between: it returns nil once what Envoy has
 // open is noted as used. Envoy has one tick to answer; the counts hold for two more, in
 // case this process is late itself.
@@ -139,7 +145,12 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 		p.o.Log.Info("reading Envoy's open requests again")
 	}
 	p.failing = false
+	synced := p.o.Synced == nil || p.o.Synced() // before the claims are read
 	looked(p.noteUse(active, connections))
+	if !synced {
+		p.o.Registry.setKnown(0)
+		return errNotSynced
+	}
 	p.o.Registry.setKnown(3 * p.o.Tick)
 	p.metrics.polls.Inc()
 	p.metrics.open.Set(float64(len(active)))
@@ -147,22 +158,26 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 }
 
 // noteUse touches what is open, and what was. What was open before an Envoy that
-// could not be read for some ticks is touched too: it may have been all along. It returns how
-// many requests each namespace has, and how many connections without one.
+// could not be read for some ticks is touched too: it may have been all along. So is what was open
+// at an address that still has requests and that no claim names any more: a claim that only a
+// route told of is not named again before the watch of pods shows it. It returns how many
+// requests each namespace has, and how many connections without one.
 func (p *EnvoyPoller) noteUse(active, connections map[netip.Addr]uint64) (of, spare map[string]int) {
 	of, spare = map[string]int{}, map[string]int{}
-	var open, full []*routecache.ClaimUse
+	open := map[netip.Addr][]*routecache.ClaimUse{}
+	var full []*routecache.ClaimUse
 	var filled []string
 	if len(active)+len(connections) > 0 {
 		var keys []claimKey
 		var namespaces []string
 		var counts []int
+		var addrs []netip.Addr
 		counted := make(map[netip.Addr]bool, len(active)) // an address and a claim may come twice
 		note := func(addr netip.Addr, namespace, id, claim string) bool {
 			addr = addr.Unmap()
 			n, made := int(active[addr]), int(connections[addr])
 			if n > 0 {
-				keys, namespaces, counts = append(keys, claimKey{id, claim}), append(namespaces, namespace), append(counts, n)
+				keys, namespaces, counts, addrs = append(keys, claimKey{id, claim}), append(namespaces, namespace), append(counts, n), append(addrs, addr)
 			}
 			if n+made > 0 && !counted[addr] {
 				counted[addr] = true
@@ -176,7 +191,7 @@ func (p *EnvoyPoller) noteUse(active, connections map[netip.Addr]uint64) (of, sp
 		}
 		for i, k := range keys {
 			s := p.o.Registry.ClaimUse(k.id, k.claim)
-			open = append(open, s)
+			open[addrs[i]] = append(open[addrs[i]], s)
 			if most := p.maxOpen(namespaces[i]); most > 0 && counts[i] >= most {
 				full, filled = append(full, s), append(filled, k.id)
 			}
@@ -189,14 +204,23 @@ func (p *EnvoyPoller) noteUse(active, connections map[netip.Addr]uint64) (of, sp
 		}
 	}
 	now := p.o.Registry.Now()
-	for _, s := range open {
-		s.Touch(now)
+	for addr, were := range p.before {
+		touch(were, now)
+		if open[addr] == nil && active[addr] > 0 {
+			open[addr] = were
+		}
 	}
-	for _, s := range p.before {
-		s.Touch(now)
+	for _, uses := range open {
+		touch(uses, now)
 	}
 	p.before = open
 	return of, spare
+}
+
+func touch(uses []*routecache.ClaimUse, now int64) {
+	for _, s := range uses {
+		s.Touch(now)
+	}
 }
 
 func (p *EnvoyPoller) maxOpen(namespace string) int {

@@ -221,3 +221,50 @@ func BenchmarkPoll(b *testing.B) {
 		}
 	})
 }
+
+// Before all is listed what Envoy has open may be anybody's: nothing is known.
+func TestPollBeforeAllIsListed(t *testing.T) {
+	envoy, socket := newFakeEnvoy(t)
+	r := NewRegistry(newNow().Now)
+	claims, synced := claimsOf{}, false
+	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: []Claims{claims}, Synced: func() bool { return synced }, AdminSocket: socket, Log: slog.New(slog.DiscardHandler)})
+	envoy.open(http.StatusOK, "198.18.0.5")
+	if err := p.Refresh(t.Context()); err == nil || r.LastActive(0).Known {
+		t.Errorf("not listed: %v, known %v", err, r.LastActive(0).Known)
+	}
+	claims["198.18.0.5"], synced = [2]string{"a", "1"}, true
+	if err := p.Refresh(t.Context()); err != nil || !r.LastActive(0).Known || lines(r.LastActive(0)) != "a/1 0s" {
+		t.Errorf("listed: %v, %q", err, lines(r.LastActive(0)))
+	}
+}
+
+// A request that stays open is use of the claim that it was answered for, also once nothing
+// names that claim any more: the route is dropped, and the watch has not shown the pod yet.
+func TestOpenRequestOfADroppedRoute(t *testing.T) {
+	envoy, socket := newFakeEnvoy(t)
+	now := newNow()
+	r := NewRegistry(now.Now)
+	claims := claimsOf{"198.18.0.5": {"a", "1"}}
+	p := NewEnvoyPoller(PollerOptions{Registry: r, Claims: []Claims{claims}, AdminSocket: socket, Log: slog.New(slog.DiscardHandler)})
+	for _, step := range []struct {
+		name string
+		open []string
+		want string
+	}{
+		{"open", []string{"198.18.0.5"}, "a/1 0s"},
+		{"dropped", []string{"198.18.0.5"}, "a/1 0s"},
+		{"still open", []string{"198.18.0.5"}, "a/1 0s"},
+		{"closed", nil, "a/1 0s"}, // in use till now
+		{"quiet", nil, "a/1 1s"},
+	} {
+		now.step(time.Second)
+		envoy.open(http.StatusOK, step.open...)
+		if err := p.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(r.LastActive(0)); got != step.want {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+		delete(claims, "198.18.0.5")
+	}
+}

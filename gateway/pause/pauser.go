@@ -133,7 +133,7 @@ func (p *Pauser) Correct(a routing.Answer) routing.Answer {
 func (p *Pauser) Pause(ctx context.Context, s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) (err error) {
 	defer func(begun time.Time) { p.metrics.observe(opPause, mode, begun, err) }(time.Now())
 	switch {
-	case s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil || s.Spec.Release != nil:
+	case s.Spec.Paused || s.Spec.Restore != nil || s.Spec.Binding == nil:
 		return ErrNotRunning
 	case mode == v1alpha1.PauseHibernate && p.saver == nil:
 		return ErrNoStore

@@ -129,7 +129,7 @@ func TestOrderOutlastsTheWatch(t *testing.T) {
 	}
 }
 
-// A sandbox that does not run, or is about to be released, is not paused.
+// A sandbox that does not run is not paused.
 func TestPauseOfWhatDoesNotRun(t *testing.T) {
 	p, err := New(nil, routecache.New(10), nil, nil) // nothing is read or written
 	if err != nil {
@@ -140,7 +140,6 @@ func TestPauseOfWhatDoesNotRun(t *testing.T) {
 		"unbound":        {},
 		"paused already": {Binding: bound, Paused: true},
 		"not restored":   {Binding: bound, Restore: &v1alpha1.Restore{Checkpoint: "c"}},
-		"being released": {Binding: bound, Release: &v1alpha1.Release{}},
 	} {
 		if err := p.Pause(t.Context(), &v1alpha1.Sandbox{Spec: spec}, v1alpha1.PauseFreeze); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("%s: %v", what, err)

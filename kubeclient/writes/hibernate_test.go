@@ -20,7 +20,11 @@ func TestGiveUpPodIsOfOnePause(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	patch(writes.For(s.UID).Set("/spec/release", v1alpha1.Release{Token: "idle", ClaimID: s.Spec.Binding.ClaimID}))
 	patch(writes.PauseAs(s, v1alpha1.PauseHibernate))
+	if s.Spec.Release != nil {
+		t.Error("the pause has not called the idle release off")
+	}
 	first := s.DeepCopy()
 	patch(writes.Resume(s, nil))
 	patch(writes.PauseAs(s, v1alpha1.PauseHibernate))

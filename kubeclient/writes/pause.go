@@ -6,16 +6,21 @@ import (
 	"github.com/sandlane/sandlane/api/v1alpha1"
 )
 
-// Pause freezes a bound sandbox, if it is as it was read: with the same claim, without an
-// end or an idle release. It removes the end time, since paused time uses no timeout.
+// Pause freezes a bound sandbox, if it is as it was read: with the same claim and without an
+// end. It calls an idle release off that is under way, since the sandbox would be ended
+// otherwise. It removes the end time, since paused time uses no timeout.
 func Pause(s *v1alpha1.Sandbox) Patch { return PauseAs(s, v1alpha1.PauseFreeze) }
 
 // PauseAs is Pause in a mode. A sandbox that is to hibernate is frozen too, until its files
 // are kept and GiveUpPod is written.
 func PauseAs(s *v1alpha1.Sandbox, mode v1alpha1.PauseMode) Patch {
-	p := asRead(s).
-		Test("/spec/release", nil).
-		Test("/spec/restore", nil).
+	p := asRead(s)
+	if s.Spec.Release == nil {
+		p = p.Test("/spec/release", nil)
+	} else {
+		p = p.Test("/spec/release/token", s.Spec.Release.Token).Remove("/spec/release")
+	}
+	p = p.Test("/spec/restore", nil).
 		Set("/spec/paused", true).
 		Set("/spec/pauseMode", mode).
 		nextOrder(s)
