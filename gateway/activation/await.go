@@ -34,6 +34,7 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, pool string
 	tick := time.NewTicker(followAfter)
 	defer tick.Stop()
 	var noStartSince time.Time // zero while a pod may start
+	var mayRead time.Time      // from when on the sandbox may be read again, after a read that failed
 	for unseen := true; ; {
 		select {
 		case result := <-results:
@@ -63,12 +64,12 @@ func (act *activation) awaitClaim(scheduler *schedule.PoolScheduler, pool string
 			leave()
 			return <-results, true
 		}
-		if !unseen || replaces == nil {
+		if !unseen || replaces == nil || time.Now().Before(mayRead) {
 			continue
 		}
 		settled, err := act.settledElsewhere(*replaces)
 		if err != nil {
-			tick.Reset(callTimeout) // thousands of requests may wait: they must not all read each second
+			mayRead = time.Now().Add(callTimeout) // thousands of requests may wait: they must not all read each second
 			continue
 		}
 		if act.waiting.Load() != replaces {

@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/controlplane/schedule"
@@ -180,6 +183,39 @@ func TestWaitingRequestMovesToTheMemberWithAPod(t *testing.T) {
 	if waits := g.set.Waiting(); len(waits) != 0 {
 		t.Errorf("it waits on: %v", waits)
 	}
+}
+
+// After a read that failed a waiting request goes on looking each second where a pod is.
+func TestWaitingRequestMovesAfterAReadThatFailed(t *testing.T) {
+	w := newWorld(t)
+	var failed atomic.Bool
+	g := w.envGatewayOn(interceptor.NewClient(w.c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*v1alpha1.Sandbox); ok && !failed.Swap(true) {
+				return apierrors.NewTooManyRequests("busy", 1)
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+	}))
+	id := kubetest.Name("s")
+	done := make(chan error, 1)
+	go func() { done <- g.Activate(t.Context(), w.byEnv(id, 20*time.Second)) }()
+	g.queues(t, id)
+	kubetest.Eventually(t, "a read to fail", func() error {
+		if !failed.Load() {
+			return errors.New("none has yet")
+		}
+		return nil
+	})
+	began := time.Now()
+	w.idleOf("b", 1)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > callTimeout-followAfter {
+		t.Errorf("it took %v to the pod of another member", took)
+	}
+	w.from(id, "b")
 }
 
 // A request that waits at a member which cannot grow any more moves to one that can.

@@ -113,13 +113,15 @@ func (w *sweeper) begin(ctx context.Context) error {
 func (w *sweeper) find(ctx context.Context) ([]stray, error) {
 	var all []stray
 	for _, id := range w.r.orphanCandidates.list() {
+		w.r.orphanCandidates.set(id, false) // before the read: an event from now on counts
 		s, pods, err := w.readClaim(ctx, id)
 		if err != nil {
+			w.r.orphanCandidates.set(id, true)
 			return nil, err
 		}
 		strays := w.r.strays(id, s, pods)
-		if len(strays) == 0 {
-			w.r.orphanCandidates.set(id, false)
+		if len(strays) > 0 {
+			w.r.orphanCandidates.set(id, true)
 		}
 		all = append(all, strays...)
 	}

@@ -1,10 +1,12 @@
 package sandbox
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sandlane/sandlane/api/v1alpha1"
 	"github.com/sandlane/sandlane/reconcilers/address"
@@ -78,6 +80,27 @@ func TestAFencedStrayThatRunsIsStopped(t *testing.T) {
 	}
 	if phase := v1alpha1.PhaseOf(g.pod(t, "pod")); phase != v1alpha1.PodStopping || len(g.asked) != 1 {
 		t.Errorf("the pod is %s, asked %v", phase, g.asked)
+	}
+}
+
+// A candidate that is noted while the sweep reads it stays one: its claim came after the read.
+func TestCandidateThatIsNotedDuringTheSweep(t *testing.T) {
+	g := newRig(t)
+	g.orphanCandidates.set("s", true)
+	plain := g.APIReader.(client.WithWatch)
+	g.APIReader = interceptor.NewClient(plain, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			g.orphanCandidates.set("s", true)
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	w := &sweeper{r: g.Reconciler}
+	if err := w.sweep(t.Context()); err != nil || !g.orphanCandidates.has("s") {
+		t.Errorf("%v, still a candidate: %v", err, g.orphanCandidates.has("s"))
+	}
+	g.APIReader = plain
+	if err := w.sweep(t.Context()); err != nil || g.orphanCandidates.has("s") {
+		t.Errorf("%v, still a candidate without a stray: %v", err, g.orphanCandidates.has("s"))
 	}
 }
 
