@@ -24,7 +24,7 @@ JavaScript or a task of Python.
     run      the code
              --client left--> interrupted; then take back
     restore  the variables as they were before the call
-             --client left, or RESTORE_PATIENCE--> no kernel, as it has the call's variables
+             --RESTORE_PATIENCE, also after the client left--> no kernel, as it has the call's variables
     any      --kernel ended--> the next steps end at once
 """
 
@@ -119,8 +119,14 @@ class Context:
         """Takes back the variables of a call, and returns whether that was done; if not, the
         kernel was dropped."""
         cell = kernel.run_quietly(self._language.restore)
+        done = asyncio.ensure_future(asyncio.wait_for(cell.drain(), RESTORE_PATIENCE))
         try:
-            await asyncio.wait_for(cell.drain(), RESTORE_PATIENCE)
+            try:
+                await asyncio.shield(done)
+            except asyncio.CancelledError:  # the client left, which costs a kernel that is well nothing
+                await asyncio.wait([done])
+                done.exception()  # whatever it was, the cell says whether it ended
+                raise
         except TimeoutError:
             log.warning("a %s kernel stayed busy after a cell: its context is restarted", self.language)
         finally:

@@ -20,7 +20,14 @@ def main():
     if sys.argv.pop(1) == "bash":
         from bash_kernel.kernel import BashKernel
 
-        options["kernel_class"] = BashKernel
+        class Bash(BashKernel):
+            """BashKernel that takes a TAB for itself: code is typed into an interactive bash."""
+
+            def _start_bash(self):
+                super()._start_bash()
+                self.bashwrapper.run_command("bind 'set disable-completion on'")
+
+        options["kernel_class"] = Bash
     else:
         options["exec_lines"] = ["from sandlane_interpreter import startup as _startup; _startup.install(get_ipython()); del _startup"]
     App.launch_instance(**options)

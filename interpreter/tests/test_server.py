@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import json
 import os
 import shutil
@@ -125,6 +126,10 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                     text = await self.text('echo $(printf %s "$A" | base64 --wrap=0)', context_id=made["id"], env_vars={"A": value})
                     self.assertEqual(base64.b64decode(text).decode(), value)
 
+    async def test_bash_with_tabs(self):
+        code = "cat <<'END'\na\tb\n\t\tc\nEND\nif true; then\n\techo d\nfi"
+        self.assertEqual(await self.text(code, language="bash"), "a\tb\n\t\tc\nd\n")
+
     async def test_hostile_names(self):
         for name in ("A; exit 9", "A=B", "", "1A", "A\nexit"):
             async with self.client.post("/execute", json={"code": "1", "language": "bash", "env_vars": {name: "x"}}) as answer:
@@ -196,26 +201,61 @@ class ServerTest(unittest.IsolatedAsyncioTestCase):
                     await context._interrupt(kernel, kernel.run(code))
                     self.assertIs(await context.ensure(), kernel)
 
-    async def test_kernel_that_is_busy_without_a_cell(self):
-        busy, variables = "setTimeout(() => { while (true) {} }, 0); 1", {"A": "b"}
+    async def test_client_that_leaves_while_variables_are_taken_back(self):
+        taken_back, cell, kernel = asyncio.Event(), unittest.mock.Mock(ended=False), unittest.mock.AsyncMock()
 
-        async def leaves(code):
+        async def drain():
+            await taken_back.wait()
+            cell.ended = True
+
+        cell.drain = drain
+        kernel.run_quietly = lambda code: cell
+        context = contexts.Context("python", self.home.name, None)
+        context._starting = asyncio.get_running_loop().create_future()
+        context._starting.set_result(kernel)
+        leaving = asyncio.create_task(context._restore(kernel))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.sleep(0)
+        taken_back.set()
+        with self.assertRaises(asyncio.CancelledError):
+            await leaving
+        kernel.stop.assert_not_called()
+
+    async def test_kernel_that_is_busy_without_a_cell(self):
+        flag, variables, javascript = os.path.join(self.home.name, "flag"), {"A": "b"}, contexts.LANGUAGES["javascript"]
+        for module, name in ((contexts, "INTERRUPT_PATIENCE"), (kernels, "END_PATIENCE")):
+            patch = unittest.mock.patch.object(module, name, 1)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+        async def busy():
+            code = f"setInterval(() => {{ try {{ Deno.removeSync({json.dumps(flag)}) }} catch {{ return }} while (true) {{}} }}, 10); 1"
+            self.assertEqual(await self.text(code, language="js"), "1")
+            open(flag, "w").close()
+            while os.path.exists(flag):
+                await asyncio.sleep(0.01)
+
+        async def leaves(**more):
             with self.assertRaises(TimeoutError):
-                await asyncio.wait_for(self.run_code(code, language="js", env_vars=variables), 2)
-            self.assertEqual(await asyncio.wait_for(self.text("process.env.A ?? 'none'", language="js"), 30), "none")
+                await asyncio.wait_for(self.run_code("2", env_vars=variables, **more), 1)
+            self.assertEqual(await asyncio.wait_for(self.text("process.env.A ?? 'none'", **more), 30), "none")
 
         with self.subTest("a client that leaves while variables are set"):
-            self.assertEqual(await self.text(busy, language="js"), "1")
-            await leaves("2")
-        with self.subTest("a client that leaves after the code"):
-            await leaves(busy)
-        with self.subTest("a client that stays"), unittest.mock.patch.multiple(contexts, SET_PATIENCE=1, RESTORE_PATIENCE=1):
-            await self.text(busy, language="js")
+            await busy()
+            await leaves(language="js")
+        with self.subTest("a client that stays meanwhile"), unittest.mock.patch.object(contexts, "SET_PATIENCE", 1):
+            await busy()
             lines = await self.run_code("2", language="js", env_vars=variables)
             self.assertIn("busy", lines[0].get("value", ""), lines)
-            lines = await self.run_code(busy, language="js", env_vars=variables)
+        never = dataclasses.replace(javascript, restore="while (true) {}")
+        with unittest.mock.patch.dict(contexts.LANGUAGES, {"javascript": never}):
+            made = await (await self.client.post("/contexts", json={"language": "js"})).json()
+        with self.subTest("a client that stays while they are taken back"), unittest.mock.patch.object(contexts, "RESTORE_PATIENCE", 1):
+            lines = await self.run_code("2", context_id=made["id"], env_vars=variables)
             self.assertEqual([line.get("name") for line in lines], [None, "ContextRestarting", None], lines)
-            self.assertEqual(await self.text("process.env.A ?? 'none'", language="js"), "none")
+        with self.subTest("a client that leaves meanwhile"), unittest.mock.patch.object(contexts, "RESTORE_PATIENCE", 2):
+            await leaves(context_id=made["id"])
 
     async def test_messages_that_no_kernel_should_send(self):
         lines = await self.run_code("display({'text/plain': 5}, raw=True)")
