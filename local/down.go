@@ -127,7 +127,7 @@ func (s state) signal(pid int, sig os.Signal) error {
 
 // unseen is the error for a holder of the lock that is not to be signalled.
 func (s state) unseen(pid int) error {
-	return fmt.Errorf("the `sandlane up` with the state folder %s (pid %d) runs in another container or on another machine, and is to be stopped there: the process with that number here is not it", s.dir, pid)
+	return fmt.Errorf("the `sandlane up` with the state folder %s (pid %d) runs in another container or on another machine, or is of an earlier version: stop it where it runs, with Ctrl-C or kill. No process here is known to be it", s.dir, pid)
 }
 
 // waitUnlocked waits until the `up` has let go of its state folder, and kills

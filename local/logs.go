@@ -73,15 +73,17 @@ func longest(names []string) int {
 	return n
 }
 
-// logReader follows one log. offset is behind the last whole line shown.
+// logReader follows one log. offset is behind the last whole line shown, of the file that was
+// read last.
 type logReader struct {
 	path, prefix string
+	file         os.FileInfo // nil before the first read
 	offset       int64
 }
 
 // begin shows all of the log, or its end if it is one of several.
 func (r *logReader) begin(out io.Writer) error {
-	lines, err := r.read()
+	lines, err := r.read(r.path)
 	if err != nil {
 		return err
 	}
@@ -93,10 +95,20 @@ func (r *logReader) begin(out io.Writer) error {
 
 // more shows what came since, also after the log was moved away.
 func (r *logReader) more(out io.Writer) error {
-	if st, err := os.Stat(r.path); err == nil && st.Size() < r.offset {
+	if st, err := os.Stat(r.path); err == nil && r.file != nil && (!os.SameFile(st, r.file) || st.Size() < r.offset) {
+		moved := r.path + ".1"
+		if st, err := os.Stat(moved); err == nil && os.SameFile(st, r.file) {
+			last, err := r.read(moved) // what came before it was moved
+			if err != nil {
+				return err
+			}
+			if err := r.show(out, last); err != nil {
+				return err
+			}
+		}
 		r.offset = 0
 	}
-	lines, err := r.read()
+	lines, err := r.read(r.path)
 	if err != nil {
 		return err
 	}
@@ -112,9 +124,9 @@ func (r *logReader) show(out io.Writer, lines []string) error {
 	return nil
 }
 
-// read returns the whole lines from offset on.
-func (r *logReader) read() ([]string, error) {
-	f, err := os.Open(r.path)
+// read returns the whole lines of a file from offset on.
+func (r *logReader) read(path string) ([]string, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // moved away just now
 	}
@@ -122,6 +134,9 @@ func (r *logReader) read() ([]string, error) {
 		return nil, fmt.Errorf("read a log: %w", err)
 	}
 	defer f.Close()
+	if r.file, err = f.Stat(); err != nil {
+		return nil, fmt.Errorf("read a log: %w", err)
+	}
 	if _, err := f.Seek(r.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read a log: %w", err)
 	}

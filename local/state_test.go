@@ -302,7 +302,17 @@ func TestLogsFollowOverRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out.String() != "one\ntwo\npart\nx\n" {
+	// More comes between the last look and the rotation.
+	rotated := errors.Join(os.WriteFile(path, []byte("x\ny\n"), 0o600), os.Rename(path, path+".1"), os.WriteFile(path, []byte("z\n"), 0o600))
+	if rotated != nil {
+		t.Fatal(rotated)
+	}
+	for range 2 {
+		if err := r.more(&out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.String() != "one\ntwo\npart\nx\ny\nz\n" {
 		t.Errorf("followed %q", out.String())
 	}
 }

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,7 +63,7 @@ func (l *logFile) rotate() error {
 	if l.size <= maxLog {
 		return nil
 	}
-	if err := os.Rename(l.path, l.path+".1"); err != nil {
+	if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) { // moved by a try that could open no new one
 		return fmt.Errorf("rotate a log: %w", err)
 	}
 	old := l.file
