@@ -16,8 +16,15 @@ import (
 // errNoStore: a sandbox that hibernates cannot be restored here.
 var errNoStore = errors.New("this gateway has no folder of checkpoints (--checkpoint-dir)")
 
-// fits returns nil if the sandbox's kept files can be restored in the idle pod. It is
-// activation.Options.Fits.
+// restorable returns nil if the sandbox's kept files are there. It is activation.Options.Restorable.
+func (g *gateway) restorable(ctx context.Context, s *v1alpha1.Sandbox) error {
+	if g.paused == nil {
+		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, errNoStore)
+	}
+	return g.paused.Restorable(ctx, s)
+}
+
+// fits returns nil if they can be restored in the idle pod. It is activation.Options.Fits.
 func (g *gateway) fits(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error {
 	if g.paused == nil {
 		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, errNoStore)

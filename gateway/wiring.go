@@ -155,7 +155,7 @@ func (g *gateway) assembleRoutes(c client.WithWatch, a *sandboxdclient.Agent) er
 	g.creates.Known(g.index.LastCreate)
 	g.activator = activation.New(activation.Options{
 		Client: c, Schedulers: g.set.Get, Members: g.index.ClaimMembers, Cache: g.cache, ClaimUse: g.usage.ClaimUse,
-		Ready: g.makeReady, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.own.pauser.Wake,
+		Ready: g.makeReady, Restorable: g.restorable, Fits: g.fits, Known: g.own.known, ReadyKnown: g.readiness.ReadyKnown, Wake: g.own.pauser.Wake,
 		OnNewRequest: func(namespace, pool string) { g.creates.Bump(types.NamespacedName{Namespace: namespace, Name: pool}) },
 		Timeouts:     g.index.FirstRequestTimeouts, Egress: g.index.FirstRequestEgress, NoStart: g.index.NoStart,
 		Metrics: activation.NewMetrics(g.reg), Log: g.o.Log,

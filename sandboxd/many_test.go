@@ -17,6 +17,9 @@ import (
 const (
 	manyCommands = 500 // every fifth on a terminal
 	maxThreads   = 60  // of sandboxd and, here, of its clients too; a thread each would be 500
+	// startsAtOnce bounds those that start at once: while the machine is busy, each of them may
+	// hold a thread in a system call, and the runtime keeps its threads.
+	startsAtOnce = 16
 	// manyEnv has the test run in a process of its own, whose threads are counted.
 	manyEnv = "SANDBOXD_TEST_MANY"
 )
@@ -35,14 +38,16 @@ func TestManyCommandsFewThreads(t *testing.T) {
 	a := newAgent(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var streams, started sync.WaitGroup
+	starting := make(chan struct{}, startsAtOnce)
 	for i := range manyCommands {
 		req := &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "sleep", Args: []string{"1000"}}, Stdin: new(false)}
 		if i%5 == 0 {
 			req.Pty = &processpb.PTY{Size: &processpb.PTY_Size{Cols: 80, Rows: 24}}
 		}
 		started.Add(1)
+		starting <- struct{}{}
 		streams.Go(func() {
-			err := a.run(ctx, req, started.Done)
+			err := a.run(ctx, req, func() { <-starting; started.Done() })
 			if err != nil && ctx.Err() == nil {
 				t.Errorf("a command: %v", err)
 			}

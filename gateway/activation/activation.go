@@ -243,6 +243,11 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	if !ok {
 		return routing.ErrPoolNotFound
 	}
+	if s := b.sandbox; s != nil && s.Spec.Restore != nil && act.a.o.Restorable != nil {
+		if err := act.a.o.Restorable(act.ctx, s); err != nil {
+			return fmt.Errorf("restore sandbox %s: %w", act.ID, err)
+		}
+	}
 	until, _ := act.ctx.Deadline()
 	queued, leave := context.WithCancel(act.ctx)
 	defer leave()

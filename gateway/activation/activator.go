@@ -57,8 +57,13 @@ type Options struct {
 	// Ready makes a sandbox's pod ready before a route to it is cached. If it is nil, a pod
 	// that runs is ready.
 	Ready Ready
-	// Fits is called before a sandbox whose files are to be restored is bound to an idle
-	// pod. It returns nil if the files can be restored in that pod; otherwise nothing is
+	// Restorable is called before a sandbox whose files are to be restored waits for a pod. It
+	// returns nil if the files are there, as far as that is known; otherwise no pod is taken, and
+	// the activation fails with its error. It may take long: it holds nobody else up. If it is
+	// nil, all are there.
+	Restorable func(ctx context.Context, s *v1alpha1.Sandbox) error
+	// Fits is called before such a sandbox is bound to an idle pod, and holds up claims of the
+	// pool. It returns nil if the files can be restored in that pod; otherwise nothing is
 	// written, and the activation fails with its error. If it is nil, every pod fits.
 	Fits func(ctx context.Context, s *v1alpha1.Sandbox, pod types.NamespacedName) error
 	// Known returns what this gateway knows from memory of a sandbox. If it is nil, the gateway

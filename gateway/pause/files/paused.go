@@ -130,15 +130,12 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 	return v1alpha1.EndAfter(now, lifetime)
 }
 
-// Fits returns nil if the sandbox can be restored in an idle pod, as far as that is known
-// before the claim. It refuses a pod with other images, and every pod if the archive is
-// lost or its restore has just failed in several pods, with routing.ErrNotRestorable. It is
-// an activation.Options.Fits.
-func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
-	cp, err := p.readCheckpoint(ctx, s)
-	if errors.Is(err, errLost) {
-		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
-	}
+// Restorable returns nil if the sandbox can be restored, as far as that is known before it has a
+// pod; routing.ErrNotRestorable if its archive is lost, or its restore has just failed in several
+// pods. While the store does not answer, it returns checkpoint.ErrStuck after ten seconds. It is an
+// activation.Options.Restorable.
+func (p *Hibernator) Restorable(ctx context.Context, s *v1alpha1.Sandbox) error {
+	cp, err := p.checkpointOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -146,12 +143,26 @@ func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.N
 		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", routing.ErrNotRestorable, delay.Round(time.Second))
 	}
 	archive, err := p.openArchive(ctx, cp)
+	if errors.Is(err, checkpoint.ErrStuck) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
 	}
-	_ = archive.Close()         // nothing was read
+	_ = archive.Close() // nothing was read
+	return nil
+}
+
+// Fits returns nil if a sandbox that is Restorable can be restored in an idle pod, as far as that
+// is known before the claim: a pod with other images is refused with routing.ErrNotRestorable. It
+// is an activation.Options.Fits.
+func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
 	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
 		return nil
+	}
+	cp, err := p.checkpointOf(ctx, s)
+	if err != nil {
+		return err
 	}
 	pod := &corev1.Pod{}
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {
@@ -167,6 +178,15 @@ func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.N
 // runsImagesOf reports whether a pod runs the images that files were kept with.
 func runsImagesOf(pod *corev1.Pod, cp *v1alpha1.Checkpoint) bool {
 	return identified(pod) && maps.Equal(v1alpha1.ImageDigests(pod), cp.Status.Images)
+}
+
+// checkpointOf is readCheckpoint before a claim: errLost is a routing.ErrNotRestorable too.
+func (p *Hibernator) checkpointOf(ctx context.Context, s *v1alpha1.Sandbox) (*v1alpha1.Checkpoint, error) {
+	cp, err := p.readCheckpoint(ctx, s)
+	if errors.Is(err, errLost) {
+		return nil, fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
+	}
+	return cp, err
 }
 
 // readCheckpoint reads the Checkpoint with the sandbox's files; errLost if there is none
