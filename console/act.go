@@ -145,7 +145,7 @@ func mayFreeze(s *v1alpha1.Sandbox, pool *v1alpha1.SandboxPool, pod *corev1.Pod,
 		return refusal("the sandbox has ended")
 	case s.Spec.Paused:
 		return refusal("the sandbox is paused already")
-	case s.Spec.Binding == nil || s.Spec.Restore != nil || s.Spec.Release != nil || s.Status.Phase != v1alpha1.SandboxRunning:
+	case s.Spec.Binding == nil || s.Spec.Restore != nil || s.Status.Phase != v1alpha1.SandboxRunning:
 		return refusal("the sandbox does not run")
 	case !v1alpha1.Backs(pod, s) || v1alpha1.PhaseOf(pod) != v1alpha1.PodRunning:
 		return refusal("the sandbox's pod does not run")

@@ -3,8 +3,9 @@
 // gives them to go-containerregistry. The gateway logs in to the template registry with it, and
 // the local node pulls.
 //
-// It knows no helper programs, and no other file than the one that it is given. As for Docker and
-// kubelets, a login may name its registry by host or by URL; a path in it is not looked at.
+// It knows no helper programs, and no other file than the one that it is given. As for Docker, a
+// login may name its registry by host or by URL. A path in it is not looked at: of several logins
+// for paths of one host, and none for the host, any may be taken.
 package logins
 
 import (

@@ -223,10 +223,15 @@ func (act *activation) claim(s *v1alpha1.Sandbox) error {
 }
 
 func (act *activation) claimWith(b *binder) error {
-	switch {
-	case !act.MayClaim:
+	if !act.MayClaim {
 		return routing.ErrExists
-	case act.Env != "":
+	}
+	if s := b.sandbox; s != nil && s.Spec.Restore != nil && act.a.o.Restorable != nil {
+		if err := act.a.o.Restorable(act.ctx, s); err != nil { // before any pod is kept for the request
+			return fmt.Errorf("restore sandbox %s: %w", act.ID, err)
+		}
+	}
+	if act.Env != "" {
 		return act.claimOfEnv(b, act.Env)
 	}
 	return act.claimFrom(b, act.Pool, nil, nil)
@@ -242,11 +247,6 @@ func (act *activation) claimFrom(b *binder, pool string, joined func(), shouldLe
 	scheduler, ok := act.a.o.Schedulers(act.Namespace, pool)
 	if !ok {
 		return routing.ErrPoolNotFound
-	}
-	if s := b.sandbox; s != nil && s.Spec.Restore != nil && act.a.o.Restorable != nil {
-		if err := act.a.o.Restorable(act.ctx, s); err != nil {
-			return fmt.Errorf("restore sandbox %s: %w", act.ID, err)
-		}
 	}
 	until, _ := act.ctx.Deadline()
 	queued, leave := context.WithCancel(act.ctx)

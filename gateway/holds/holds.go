@@ -136,6 +136,8 @@ func (h *Holds) outcome(ctx context.Context, id, claim string, tokens []string) 
 		return errors.New("the sandbox is bound anew")
 	case s.Spec.Release != nil:
 		return errors.New("another idle release has begun")
+	case s.Spec.Paused: // by another gateway, which called the release off with that
+		h.cache.Invalidate(id)
 	}
 	h.usage.Lift(id, claim, tokens...)
 	return nil

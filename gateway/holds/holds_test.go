@@ -3,6 +3,7 @@ package holds
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,21 @@ func TestOutcomeOfAHeldRequest(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pause by another gateway calls the release off: no request goes by the route of before.
+func TestHeldRequestOfASandboxThatIsPaused(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		h := newHeld(t)
+		route := &routecache.Route{SandboxID: "s", ClaimID: "c", PodUID: "uid", Addr: netip.MustParseAddr("10.0.0.1"), PodRV: 1, Use: h.usage.ClaimUse("s", "c")}
+		if !h.cache.Put(h.cache.Begin("s"), route) {
+			t.Fatal("no route to begin with")
+		}
+		h.change(func(s *v1alpha1.Sandbox) { s.Spec.Release, s.Spec.Paused = nil, true })
+		if err := h.Await(t.Context(), "s", "c"); err != nil || h.cache.Get("s") != nil || h.stillHeld() {
+			t.Errorf("%v, the route %v, held %v", err, h.cache.Get("s"), h.stillHeld())
+		}
+	})
 }
 
 // The watch tells first, of either outcome; nothing is written then.

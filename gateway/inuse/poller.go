@@ -102,7 +102,7 @@ func (p *EnvoyPoller) Start(ctx context.Context) error {
 	tick := p.o.Clock.NewTicker(p.o.Tick)
 	defer tick.Stop()
 	for {
-		_ = p.Refresh(ctx) // it logs its error itself
+		_ = p.Refresh(ctx) // it logs itself that Envoy cannot be read
 		select {
 		case <-ctx.Done():
 			return nil
@@ -147,7 +147,7 @@ func (p *EnvoyPoller) Refresh(ctx context.Context) error {
 	p.failing = false
 	synced := p.o.Synced == nil || p.o.Synced() // before the claims are read
 	looked(p.noteUse(active, connections))
-	if !synced {
+	if !synced { // the gateway is not ready either, and says why
 		p.o.Registry.setKnown(0)
 		return errNotSynced
 	}

@@ -108,10 +108,12 @@ class Context:
             except TimeoutError:
                 raise TimeoutError(f"the kernel was busy for {SET_PATIENCE} seconds") from None
             finally:
-                if cell is not None and not cell.ended:
-                    await self._interrupt(kernel, cell)
-                if variables:  # also those of a client that left while they were set
-                    restored = await self._restore(kernel)
+                try:
+                    if cell is not None and not cell.ended:
+                        await self._interrupt(kernel, cell)
+                finally:
+                    if variables:  # also those of a client that left while they were set
+                        restored = await self._restore(kernel)
             if not restored:
                 yield outputs.encode(outputs.error("ContextRestarting", BUSY))
 

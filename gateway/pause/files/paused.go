@@ -132,8 +132,7 @@ func newEnd(s *v1alpha1.Sandbox, pod *corev1.Pod, now time.Time) *metav1.Time {
 
 // Restorable returns nil if the sandbox can be restored, as far as that is known before it has a
 // pod; routing.ErrNotRestorable if its archive is lost, or its restore has just failed in several
-// pods. While the store does not answer, it returns checkpoint.ErrStuck after ten seconds. It is an
-// activation.Options.Restorable.
+// pods, or, after ten seconds, if the store does not answer. It is an activation.Options.Restorable.
 func (p *Hibernator) Restorable(ctx context.Context, s *v1alpha1.Sandbox) error {
 	cp, err := p.checkpointOf(ctx, s)
 	if err != nil {
@@ -143,9 +142,6 @@ func (p *Hibernator) Restorable(ctx context.Context, s *v1alpha1.Sandbox) error 
 		return fmt.Errorf("%w: its files could not be restored in several pods, and no further pod is tried for %s", routing.ErrNotRestorable, delay.Round(time.Second))
 	}
 	archive, err := p.openArchive(ctx, cp)
-	if errors.Is(err, checkpoint.ErrStuck) {
-		return err
-	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", routing.ErrNotRestorable, err)
 	}
@@ -157,12 +153,12 @@ func (p *Hibernator) Restorable(ctx context.Context, s *v1alpha1.Sandbox) error 
 // is known before the claim: a pod with other images is refused with routing.ErrNotRestorable. It
 // is an activation.Options.Fits.
 func (p *Hibernator) Fits(ctx context.Context, s *v1alpha1.Sandbox, name types.NamespacedName) error {
-	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
-		return nil
-	}
-	cp, err := p.checkpointOf(ctx, s)
+	cp, err := p.checkpointOf(ctx, s) // it may have gone while the sandbox waited for a pod
 	if err != nil {
 		return err
+	}
+	if len(s.Spec.Images) > 0 { // the claim changes the pod's images
+		return nil
 	}
 	pod := &corev1.Pod{}
 	if err := p.x.o.API.Get(ctx, name, pod); err != nil {

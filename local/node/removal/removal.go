@@ -123,8 +123,12 @@ func (t *tree) moveUp(path string) error {
 	for {
 		err := t.top.Rename(path, strconv.Itoa(t.moved))
 		t.moved++
-		// The name may be that of a folder with content, or of a file.
+		// The name may be that of a folder with content, or of a file; a part of the path that has
+		// become a file gives the same error.
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
+		if _, taken := t.top.Lstat(strconv.Itoa(t.moved - 1)); taken != nil {
 			return err
 		}
 	}
