@@ -30,8 +30,9 @@ const (
 	many = 1000
 )
 
-// Tree removes what is at path, and everything below. That nothing is there is no error. It
-// goes on after an error, so that as little as possible is left.
+// Tree removes what is at path, and everything below. That nothing is there is no error, and no
+// more is it if another call removes the same. It goes on after an error, so that as little as
+// possible is left.
 func Tree(path string) error {
 	name := filepath.Base(path)
 	if name == "." || name == ".." || name == "/" { // no name in a folder; of an empty path too
@@ -59,10 +60,13 @@ type tree struct {
 // remove removes what in calls name. path is its path from top, level the number of names in it.
 func (t *tree) remove(in *os.Root, name, path string, level int) error {
 	err := in.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	if unlessGone(err) == nil {
 		return nil
 	}
 	info, noInfo := in.Lstat(name)
+	if errors.Is(noInfo, fs.ErrNotExist) {
+		return nil
+	}
 	if noInfo != nil || !info.IsDir() {
 		return err
 	}
@@ -70,11 +74,11 @@ func (t *tree) remove(in *os.Root, name, path string, level int) error {
 		_ = in.Chmod(name, mode|0o700) // what cannot be changed is refused below
 	}
 	if level > deepest {
-		return t.moveUp(path)
+		return unlessGone(t.moveUp(path))
 	}
 	dir, err := in.OpenRoot(name)
 	if err != nil {
-		return err
+		return unlessGone(err)
 	}
 	if level == 0 {
 		t.top = dir
@@ -82,7 +86,14 @@ func (t *tree) remove(in *os.Root, name, path string, level int) error {
 	if err := errors.Join(t.empty(dir, path, level), dir.Close()); err != nil {
 		return err
 	}
-	return in.Remove(name)
+	return unlessGone(in.Remove(name))
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // empty removes the content of a folder.
@@ -109,10 +120,10 @@ func (t *tree) empty(dir *os.Root, path string, level int) error {
 func some(dir *os.Root) ([]string, error) {
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, unlessGone(err)
 	}
 	names, err := f.Readdirnames(many)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) { // the latter: it is removed already
 		err = nil
 	}
 	return names, errors.Join(err, f.Close())

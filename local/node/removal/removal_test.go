@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -158,5 +160,34 @@ func TestTreeTellsWhatIsLeft(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(work, "tree", "b")); err == nil {
 		t.Error("a folder is left because another cannot be removed")
+	}
+}
+
+// Several removals of one tree at the same moment are no error to any.
+func TestTreeIsRemovedByMany(t *testing.T) {
+	for range 20 {
+		dir := filepath.Join(t.TempDir(), "tree")
+		for _, sub := range []string{"a/b/c", "a/d", "e/f/g/h", "i"} {
+			if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				if err := os.WriteFile(filepath.Join(dir, sub, strconv.Itoa(i)), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := Tree(dir); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("it is left: %v", err)
+		}
 	}
 }
