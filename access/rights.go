@@ -58,6 +58,7 @@ const (
 	suspectClaim = "when a pod has a claim that no sandbox seems to own"
 	envs         = "where there are SandboxEnvs"
 	checkpoints  = "with --checkpoint-dir"
+	whereKept    = "where there are checkpoints"
 	byName       = "where there are pools with egress ByName"
 	templates    = "with --template-registry"
 	keysMissing  = "at the first start, unless an administrator's command has made them"
@@ -149,7 +150,8 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxtemplates", Verbs: []string{"list"}, For: "the cache", When: separateLists},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"watch"}, For: "the cache"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"list"}, For: "the cache", When: separateLists},
-		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"list", "watch"}, For: "the cache; which data is swept"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"watch"}, For: "the cache"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"list"}, For: "which data is swept; the cache " + separateLists, When: checkpoints},
 		{Scope: Cluster, Resource: "pods", Verbs: []string{"list", "watch"}, For: "the cache, addresses in use"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"create"}, For: "Events of pools and of sandboxes, which have no namespace"},
 		{Scope: Cluster, Group: groupEvents, Resource: "events", Verbs: []string{"patch"}, For: "counting Events", When: sameEvent},
@@ -160,8 +162,8 @@ func controllerRights() []Right {
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"patch"}, For: "the replicas of members", When: envs},
 		{Scope: Pools, Group: groupSandlane, Resource: "sandboxenvs", Verbs: []string{"create"}, For: "envs of pools that are there already", When: "with --adopt-pools"},
 		{Scope: Cluster, Group: groupSandlane, Resource: "sandboxenvs/status", Verbs: []string{"patch"}, For: "what is known of an env", When: envs},
-		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints"},
-		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint"},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints", Verbs: []string{"patch", "delete"}, For: "ending checkpoints", When: whereKept},
+		{Scope: Cluster, Group: groupSandlane, Resource: "checkpoints/status", Verbs: []string{"patch"}, For: "what became of a checkpoint", When: whereKept},
 		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds", Verbs: []string{"list", "watch", "delete"}, For: "pools of builds", When: templates},
 		{Scope: Cluster, Group: groupSandlane, Resource: "templatebuilds/status", Verbs: []string{"patch"}, For: "what became of a build", When: templates},
 		{Scope: Cluster, Resource: "namespaces", Verbs: []string{"watch"}, For: "which pools' idPrefix binds other namespaces"},
