@@ -61,13 +61,13 @@ func TestMayFreeze(t *testing.T) {
 		frozen int
 		want   string
 	}{
-		"may":            {func(*objects) {}, 1, ""},
-		"ended":          {func(o *objects) { o.s.Spec.End = &v1alpha1.End{} }, 0, "has ended"},
-		"paused":         {func(o *objects) { o.s.Spec.Paused = true }, 0, "is paused already"},
-		"starting":       {func(o *objects) { o.s.Status.Phase = v1alpha1.SandboxStarting }, 0, "does not run"},
-		"another's pod":  {func(o *objects) { o.pod.UID = "x" }, 0, "pod does not run"},
-		"no sandboxd":    {func(o *objects) { o.pod.Spec.Containers[0].Ports = nil }, 0, "cannot be frozen"},
-		"too many":       {func(*objects) {}, 2, "as many as it allows"},
+		"may":           {func(*objects) {}, 1, ""},
+		"ended":         {func(o *objects) { o.s.Spec.End = &v1alpha1.End{} }, 0, "has ended"},
+		"paused":        {func(o *objects) { o.s.Spec.Paused = true }, 0, "is paused already"},
+		"starting":      {func(o *objects) { o.s.Status.Phase = v1alpha1.SandboxStarting }, 0, "does not run"},
+		"another's pod": {func(o *objects) { o.pod.UID = "x" }, 0, "pod does not run"},
+		"no sandboxd":   {func(o *objects) { o.pod.Spec.Containers[0].Ports = nil }, 0, "cannot be frozen"},
+		"too many":      {func(*objects) {}, 2, "as many as it allows"},
 		"hibernates alone": {func(o *objects) {
 			o.pool.Spec.Pause = &v1alpha1.PoolPause{Modes: []v1alpha1.PauseMode{v1alpha1.PauseHibernate}}
 		}, 0, "has no Freeze"},
