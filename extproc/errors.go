@@ -13,7 +13,7 @@ import (
 // Reasons for a refusal that only this package finds; those of the parts behind its interfaces
 // are package routing's.
 var (
-	// ErrForbidden: the sandbox has no pod, and nobody may have one claimed for it by a request.
+	// ErrForbidden: the sandbox has no pod, and its pool lets no request claim one for it.
 	ErrForbidden = errors.New("forbidden")
 	// ErrTransitioning: the sandbox was paused again each time the request had resumed it.
 	ErrTransitioning = errors.New("the sandbox is still transitioning")

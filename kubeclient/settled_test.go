@@ -17,7 +17,7 @@ import (
 // starting is an API server that refuses everything until it is ready.
 type starting struct {
 	ready   time.Time // when it will be
-	roles   time.Time // when it will have read who may ask whether it is
+	roles   time.Time // when it will have read its roles, and so answer at /readyz
 	forbids bool      // also when it is
 	bodies  []string
 }

@@ -59,8 +59,8 @@ type Options struct {
 	Ready Ready
 	// Restorable is called before a sandbox whose files are to be restored waits for a pod. It
 	// returns nil if the files are there, as far as that is known; otherwise no pod is taken, and
-	// the activation fails with its error. It may take long: it holds nobody else up. If it is
-	// nil, all are there.
+	// the activation fails with its error. It may take long, since
+	// no pod and no claim is kept for it. If it is nil, all are there.
 	Restorable func(ctx context.Context, s *v1alpha1.Sandbox) error
 	// Fits is called before such a sandbox is bound to an idle pod, and holds up claims of the
 	// pool. It returns nil if the files can be restored in that pod; otherwise nothing is

@@ -12,7 +12,7 @@ import (
 
 // checkpoints lists all, or refuses for the snapshots among them. The others are a part of
 // their sandboxes.
-func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error) {
+func (o *emptying) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error) {
 	var all v1alpha1.CheckpointList
 	if err := o.Client.List(ctx, &all); err != nil {
 		if gone(err) {
@@ -37,7 +37,7 @@ func (o *Options) checkpoints(ctx context.Context) ([]v1alpha1.Checkpoint, error
 
 // deleteCheckpoints has the controller delete their data. Call it after endSandboxes: those of
 // pauses stay as long as their sandboxes live.
-func (o *Options) deleteCheckpoints(ctx context.Context, all []v1alpha1.Checkpoint) error {
+func (o *emptying) deleteCheckpoints(ctx context.Context, all []v1alpha1.Checkpoint) error {
 	for i := range all {
 		cp := &all[i]
 		allowed := !o.living[cp.Spec.SandboxID]

@@ -41,10 +41,6 @@ type Options struct {
 	Every time.Duration
 	// Progress is called with one line for each step; nil: not called.
 	Progress func(line string)
-
-	changed bool            // something was ended, deleted or emptied
-	late    []string        // how to end or delete what was made since the first look
-	living  map[string]bool // the sandboxes that live and may not be ended
 }
 
 func (o *Options) complete() {
@@ -56,9 +52,18 @@ func (o *Options) complete() {
 	}
 }
 
+// emptying is one call of Empty.
+type emptying struct {
+	Options
+	changed bool            // something was ended, deleted or emptied
+	late    []string        // how to end or delete what was made since the first look
+	living  map[string]bool // the sandboxes that live and may not be ended
+}
+
 // Empty returns when no sandbox, no checkpoint and no pod of a pool is left.
-func Empty(ctx context.Context, o Options) error {
-	o.complete()
+func Empty(ctx context.Context, options Options) error {
+	options.complete()
+	o := &emptying{Options: options}
 	return o.until(ctx, func() (left string, err error) {
 		o.late = nil
 		checkpoints, err := o.checkpoints(ctx)
@@ -125,7 +130,7 @@ func (o *Options) until(ctx context.Context, look func() (left string, err error
 }
 
 // endSandboxes ends what lives and deletes all, and returns how many there are.
-func (o *Options) endSandboxes(ctx context.Context) (int, error) {
+func (o *emptying) endSandboxes(ctx context.Context) (int, error) {
 	var all v1alpha1.SandboxList
 	if err := o.Client.List(ctx, &all); err != nil {
 		if gone(err) {
@@ -172,7 +177,7 @@ func (o *Options) endSandboxes(ctx context.Context) (int, error) {
 }
 
 // settleEnvs makes no env ask for replicas: they would be given back to its pools.
-func (o *Options) settleEnvs(ctx context.Context) error {
+func (o *emptying) settleEnvs(ctx context.Context) error {
 	var envs v1alpha1.SandboxEnvList
 	if err := o.Client.List(ctx, &envs); err != nil {
 		if gone(err) {
@@ -226,7 +231,7 @@ func askForNothing(e *v1alpha1.SandboxEnv) (was string, changed bool) {
 }
 
 // scaleDown gives each pool no replicas.
-func (o *Options) scaleDown(ctx context.Context) error {
+func (o *emptying) scaleDown(ctx context.Context) error {
 	var pools v1alpha1.SandboxPoolList
 	if err := o.Client.List(ctx, &pools); err != nil {
 		if gone(err) {
